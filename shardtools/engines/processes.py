@@ -1,0 +1,131 @@
+"""Worker processes on this machine, started once, fed one item at a time."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from shardtools.engines import Progress, Report, Task
+from shardtools.errors import ShardtoolsError
+
+# Workers import these while the parent still plans.
+_PRELOAD = ("shardtools.build.write", "shardtools.storage.local")
+_STOP_SECONDS = 5.0
+
+
+class Processes:
+    """Spawned, not forked: forking copies locks that other threads hold, and with them deadlocks."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._lifelines: list[Connection] = []
+
+    def __enter__(self) -> "Processes":
+        context = multiprocessing.get_context("spawn")
+        for _ in range(self.workers):
+            ours, theirs = context.Pipe()
+            their_lifeline, our_lifeline = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(theirs, their_lifeline), daemon=True)
+            process.start()
+            theirs.close()
+            their_lifeline.close()
+            self._processes[ours] = process
+            self._lifelines.append(our_lifeline)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if exception[0] is not None:
+            for process in self._processes.values():
+                process.kill()
+        for connection in [*self._processes, *self._lifelines]:
+            connection.close()
+        for process in self._processes.values():
+            process.join(_STOP_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._processes.clear()
+        self._lifelines.clear()
+
+    def run(self, task: Task, items: Sequence[Any], report: Report) -> None:
+        waiting = list(reversed(items))
+        busy: set[Connection] = set()
+        for connection in self._processes:
+            self._send(connection, task)
+            if waiting:
+                self._send(connection, waiting.pop())
+                busy.add(connection)
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                message = self._receive(ready)
+                if isinstance(message, Progress):
+                    report(message)
+                elif isinstance(message, BaseException):
+                    raise message
+                elif waiting:
+                    self._send(ready, waiting.pop())
+                else:
+                    busy.remove(ready)
+
+    def _send(self, connection: Connection, message: Any) -> None:
+        try:
+            connection.send(message)
+        except OSError:
+            raise self._lost(connection) from None
+
+    def _receive(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except (EOFError, OSError):
+            raise self._lost(connection) from None
+
+    def _lost(self, connection: Connection) -> ShardtoolsError:
+        process = self._processes[connection]
+        process.join(_STOP_SECONDS)
+        code = process.exitcode or 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return ShardtoolsError(
+            f"expected every worker process to finish its work, but one {how}; "
+            "if memory ran out, use fewer --workers; run the same command again, finished parts are kept"
+        )
+
+
+def _work(connection: Connection, lifeline: Connection) -> None:
+    # The parent decides what an interrupt means, and tells its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
+    for name in _PRELOAD:
+        import_module(name)
+    try:
+        task: Task = connection.recv()
+        while True:
+            item = connection.recv()
+            connection.send(_attempt(task, item, connection))
+    except (EOFError, OSError):
+        return
+
+
+def _attempt(task: Task, item: Any, connection: Connection) -> BaseException | None:
+    try:
+        task(item, connection.send)
+    except ShardtoolsError as error:
+        return error
+    except Exception:
+        return RuntimeError(f"a worker process failed:\n{traceback.format_exc()}")
+    return None
+
+
+def _die_with_parent(lifeline: Connection) -> None:
+    """A parent that was killed closes its end; work on a part nobody waits for would only be in the way of the next run."""
+    try:
+        lifeline.recv()
+    except (EOFError, OSError):
+        os._exit(1)

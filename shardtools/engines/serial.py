@@ -1,0 +1,24 @@
+"""Everything in the calling process, one item after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardtools.engines import Report, Task
+
+
+@dataclass(frozen=True)
+class Serial:
+    """The engine to debug with, and the one every other must equal."""
+
+    workers: int = 1
+
+    def __enter__(self) -> "Serial":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def run(self, task: Task, items: Sequence[Any], report: Report) -> None:
+        for item in items:
+            task(item, report)

@@ -1,0 +1,97 @@
+"""Shard formats: how samples become the bytes of one shard file, and how such a file is read strictly."""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from shardtools.sample import Batch, Field, RejectSink
+from shardtools.storage import ObjectWriter
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Encoded samples, in order. ``pieces[ends[i - 1] : ends[i]]`` joined are the stored bytes of sample ``i``."""
+
+    keys: list[bytes]
+    pieces: list[bytes]
+    ends: Sequence[int]
+    costs: Sequence[int]
+    """Bytes by which each sample lengthens its shard file."""
+    field_sets: Sequence[str]
+    """The comma-joined field names each sample has."""
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """What one finished shard file is."""
+
+    num_bytes: int
+    sha256: str
+    num_samples: int
+    offsets: "array[int]" = field(compare=False)
+    """u64 [num_samples + 1]: where each sample begins in the (uncompressed) shard; the last is the end of the data."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the format's index needs beyond that, as plain JSON values."""
+
+
+class Encoder(Protocol):
+    """Turns batches into stored bytes, checking every value before it is written."""
+
+    budget_bytes: int
+    """How far costs may add up in one shard under the shard size limit."""
+    max_budget_bytes: int
+    """How far costs may add up in one shard at all; a sample above it is rejected."""
+
+    def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
+        """The samples of ``batch`` that are sound; each other one goes to ``reject``."""
+
+    def planned_cost(self, key_bytes: int, field_bytes: Mapping[str, int]) -> int:
+        """The cost of a sample from the length of its key and the byte length of each field it has."""
+
+
+class ShardFile(Protocol):
+    """One shard being written."""
+
+    def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
+        """Add the pieces of ``len(costs)`` samples."""
+
+    def finish(self) -> ShardFacts:
+        """Write what remains, make the file durable, and tell what it is."""
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+
+
+class StoredSample(NamedTuple):
+    """One sample as it lies in a shard: its key, where it begins, its values undecoded."""
+
+    key: str
+    offset: int
+    values: dict[str, memoryview]
+
+
+class ShardFormat(Protocol):
+    """A frozen dataclass whose fields are the format's options."""
+
+    suffix: ClassVar[str]
+    default_shard_bytes: ClassVar[int]
+    max_value_bytes: ClassVar[int]
+    """The most one value may take."""
+    index_name: ClassVar[str | None]
+    """The file readers need beside the shards, None where shards stand alone."""
+
+    def shard_name(self, number: int, width: int) -> str:
+        """The name of shard ``number``; ``width`` is the least number of digits where the format leaves it open."""
+
+    def encoder(self, fields: Sequence[Field], shard_bytes: int | None) -> Encoder:
+        """An encoder for these fields. Raises UsageError for fields the format cannot hold."""
+
+    def shard_file(self, fields: Sequence[Field], shard_bytes: int | None, output: ObjectWriter) -> ShardFile:
+        """Begin a shard."""
+
+    def index(self, fields: Sequence[Field], shard_bytes: int | None, shards: Sequence[tuple[str, ShardFacts]]) -> bytes:
+        """The bytes of ``index_name``, for formats that have one."""
+
+    def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
+        """Parse a whole (uncompressed) shard strictly. Raises DamagedShardError at the first byte that breaks the format."""

@@ -1,0 +1,194 @@
+"""WebDataset: samples as runs of tar members that share a key. Source: github.com/webdataset/webdataset, README."""
+
+import hashlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import orjson
+
+from shardtools import keys
+from shardtools.errors import UsageError
+from shardtools.formats import Chunk, ShardFacts, StoredSample, _tar
+from shardtools.sample import Batch, Field, Reject, RejectSink
+from shardtools.storage import ObjectWriter
+
+_WRITE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Wds:
+    """Pure ustar archives: no extension headers, all owners and times zero, members sorted within a sample."""
+
+    suffix: ClassVar[str] = ".tar"
+    default_shard_bytes: ClassVar[int] = 256 << 20
+    max_value_bytes: ClassVar[int] = _tar.MAX_MEMBER_BYTES
+    index_name: ClassVar[str | None] = None
+
+    def shard_name(self, number: int, width: int) -> str:
+        return f"train-{number:0{max(width, 6)}d}.tar"
+
+    def encoder(self, fields: Sequence[Field], shard_bytes: int | None) -> "WdsEncoder":
+        return WdsEncoder(fields, shard_bytes)
+
+    def shard_file(self, fields: Sequence[Field], shard_bytes: int | None, output: ObjectWriter) -> "WdsShardFile":
+        return WdsShardFile(output)
+
+    def index(self, fields: Sequence[Field], shard_bytes: int | None, shards: Sequence[tuple[str, ShardFacts]]) -> bytes:
+        raise UsageError("WDS has no index file")
+
+    def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
+        """Groups neighbouring members by the part of their name up to the first dot of the file name."""
+        key, offset = "", 0
+        values: dict[str, memoryview] = {}
+        for member in _tar.members(shard):
+            member_key, field = split_member(member.name.decode("utf-8", "surrogateescape"))
+            if values and (member_key != key or field in values):
+                yield StoredSample(key, offset, values)
+                values = {}
+            if not values:
+                key, offset = member_key, member.offset
+            values[field] = shard[member.data_offset : member.data_offset + member.num_bytes]
+        if values:
+            yield StoredSample(key, offset, values)
+
+
+def split_member(name: str) -> tuple[str, str]:
+    """Key and field of a member: the field begins after the first dot of the last path component."""
+    folder, slash, base = name.rpartition("/")
+    stem, _, field = base.partition(".")
+    return folder + slash + stem, field
+
+
+class WdsEncoder:
+    """Lays the fields of each sample out as tar members, sorted by field."""
+
+    max_budget_bytes = 1 << 62
+
+    def __init__(self, fields: Sequence[Field], shard_bytes: int | None) -> None:
+        for field in fields:
+            if not keys.is_legal_field(field.name):
+                raise UsageError(
+                    f"expected a tar field of lower-case letters, digits, _ and inner dots, got {field.name!r}; "
+                    "rename it with --map or --fields"
+                )
+        self._columns = [(f, b"." + f.name.encode(), _to_bytes(f)) for f in sorted(fields, key=lambda f: f.name)]
+        limit = self.max_budget_bytes if shard_bytes is None else shard_bytes
+        self.budget_bytes = limit - limit % _tar.RECORD - 2 * _tar.BLOCK
+        if self.budget_bytes < _tar.BLOCK:
+            raise UsageError(f"expected a shard size of at least {_tar.RECORD} bytes for WDS, got {shard_bytes}")
+
+    def planned_cost(self, key_bytes: int, field_bytes: Mapping[str, int]) -> int:
+        return sum(map(_tar.member_cost, field_bytes.values()))
+
+    def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
+        pieces: list[bytes] = []
+        kept, ends, costs, field_sets = [], [], [], []
+        columns = [(field, suffix, convert, batch.columns[field.name]) for field, suffix, convert in self._columns]
+        for i, key in enumerate(batch.keys):
+            begin, cost, names = len(pieces), 0, []
+            for field, suffix, convert, values in columns:
+                value = values[i]
+                if value is None and field.optional:
+                    continue
+                data = value if type(value) is bytes else convert(value)
+                name = key + suffix
+                if data is None or len(name) > keys.MAX_MEMBER_BYTES or len(data) > _tar.MAX_MEMBER_BYTES:
+                    del pieces[begin:]
+                    reject(_reason(batch.where(i), name, field, value, data))
+                    break
+                pieces += (_tar.header(name, len(data)), data, _tar.padding(len(data)))
+                cost += _tar.member_cost(len(data))
+                names.append(field.name)
+            else:
+                if names:
+                    kept.append(key)
+                    ends.append(len(pieces))
+                    costs.append(cost)
+                    field_sets.append(",".join(names))
+                else:
+                    reject(Reject("no-fields", batch.where(i), "expected at least one field, got a sample without any"))
+        return Chunk(kept, pieces, ends, costs, field_sets)
+
+
+class WdsShardFile:
+    """One archive, streamed: nothing but the block being filled is held in memory."""
+
+    def __init__(self, output: ObjectWriter) -> None:
+        self._output = output
+        self._sha256 = hashlib.sha256()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._costs = array("Q")
+
+    def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
+        self._costs.extend(costs)
+        self._pending += pieces
+        self._pending_bytes += sum(costs)
+        if self._pending_bytes >= _WRITE_BYTES:
+            self._flush()
+
+    def finish(self) -> ShardFacts:
+        offsets = array("Q", accumulate(self._costs, initial=0))
+        self._pending.append(_tar.end_of_archive(offsets[-1]))
+        self._flush()
+        self._output.finish()
+        num_bytes = offsets[-1] + len(_tar.end_of_archive(offsets[-1]))
+        return ShardFacts(num_bytes, self._sha256.hexdigest(), len(self._costs), offsets)
+
+    def abort(self) -> None:
+        self._output.abort()
+
+    def _flush(self) -> None:
+        # Joining a piece that is large by itself would only copy it.
+        small: list[bytes] = []
+        for piece in self._pending:
+            if len(piece) < _WRITE_BYTES:
+                small.append(piece)
+                continue
+            self._write(b"".join(small))
+            self._write(piece)
+            small = []
+        self._write(b"".join(small))
+        self._pending = []
+        self._pending_bytes = 0
+
+    def _write(self, data: bytes) -> None:
+        self._sha256.update(data)
+        self._output.write(data)
+
+
+def _to_bytes(field: Field) -> Callable[[Any], bytes | None]:
+    """How a value that is not bytes yet becomes the member's bytes; None where it cannot."""
+    if field.name.rpartition(".")[2] in ("json", "jsn") or field.encoding == "json":
+        return lambda value: None if value is None else orjson.dumps(value)
+    if field.name in ("cls", "index", "inx", "id"):
+        return lambda value: b"%d" % value if type(value) is int else None
+    return _text
+
+
+def _text(value: Any) -> bytes | None:
+    if type(value) is str:
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            return None
+    return orjson.dumps(value) if value is not None else None
+
+
+def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | None) -> Reject:
+    member = name.decode()
+    if value is None:
+        sentence = f"expected a field {field.name}, got none; mark it optional with ? where it may be absent"
+        return Reject("missing-field", where, sentence)
+    if data is None:
+        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {str(value)[:40]!r}"
+        return Reject("wrong-type", where, sentence, str(value)[:64].encode(errors="backslashreplace"))
+    if len(name) > keys.MAX_MEMBER_BYTES:
+        sentence = (
+            f"expected a member name of at most {keys.MAX_MEMBER_BYTES} bytes, got {len(name)}: {member}; give the field a shorter name"
+        )
+        return Reject("name-too-long", where, sentence)
+    return Reject("too-large", where, f"expected a member below 8 GiB, the most a tar can hold, got {len(data)} bytes: {member}")

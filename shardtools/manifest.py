@@ -1,0 +1,144 @@
+"""The manifest: what a dataset is, published last. JSON text that ends in the SHA-256 of the rest."""
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardtools.errors import ShardtoolsError
+
+MANIFEST_NAME = "shardtools.manifest"
+OFFSETS_NAME = "shardtools.offsets"
+PRIVATE_FOLDER = ".shardtools"
+REJECTS_NAME = f"{PRIVATE_FOLDER}/rejects"
+FORMAT = "shardtools.manifest/1"
+_SEAL = ',\n "sha256": "'
+_END = '"\n}\n'
+
+
+class ManifestError(ShardtoolsError):
+    """A manifest's text is damaged or of a kind this version does not know."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where every sample went; ``num_read = num_written + num_rejected + num_filtered``."""
+
+    num_written: int = 0
+    num_filtered: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+    """Bad samples by reason."""
+
+    @property
+    def num_rejected(self) -> int:
+        return self.rejects.total()
+
+    @property
+    def num_read(self) -> int:
+        return self.num_written + self.num_rejected + self.num_filtered
+
+    def __add__(self, other: "Ledger") -> "Ledger":
+        rejects = self.rejects + other.rejects
+        return Ledger(self.num_written + other.num_written, self.num_filtered + other.num_filtered, rejects)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "read": self.num_read,
+            "written": self.num_written,
+            "rejected": self.num_rejected,
+            "filtered": self.num_filtered,
+            "rejects": dict(sorted(self.rejects.items())),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Ledger":
+        return cls(data["written"], data["filtered"], Counter(data["rejects"]))
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """One shard as the manifest names it."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+    num_samples: int
+    field_sets: dict[str, int]
+    """How many samples have which fields, by comma-joined names."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "bytes": self.num_bytes,
+            "sha256": self.sha256,
+            "samples": self.num_samples,
+            "field_sets": dict(sorted(self.field_sets.items())),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "ShardEntry":
+        return cls(data["name"], data["bytes"], data["sha256"], data["samples"], data["field_sets"])
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A published file that is no shard."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, data: bytes) -> "FileEntry":
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A published dataset."""
+
+    plan_digest: str
+    recipe: dict[str, Any]
+    ledger: Ledger
+    shards: tuple[ShardEntry, ...]
+    files: tuple[FileEntry, ...]
+
+    @property
+    def format_name(self) -> str:
+        return str(self.recipe["format"]["name"])
+
+    def names(self) -> list[str]:
+        """Every file of the dataset but the manifest itself."""
+        return [shard.name for shard in self.shards] + [file.name for file in self.files]
+
+    def serialize(self) -> bytes:
+        content = {
+            "format": FORMAT,
+            "plan": self.plan_digest,
+            "recipe": self.recipe,
+            "ledger": self.ledger.as_json(),
+            "shards": [shard.as_json() for shard in self.shards],
+            "files": [{"name": file.name, "bytes": file.num_bytes, "sha256": file.sha256} for file in self.files],
+        }
+        text = json.dumps(content, indent=1).removesuffix("\n}")
+        return f"{text}{_SEAL}{hashlib.sha256(text.encode()).hexdigest()}{_END}".encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Manifest":
+        """Raises ManifestError where the text is not what ``serialize`` wrote."""
+        text, seal, rest = data.decode("utf-8", "replace").rpartition(_SEAL)
+        if not seal or rest != hashlib.sha256(text.encode()).hexdigest() + _END:
+            raise ManifestError(
+                f"expected {MANIFEST_NAME} to end in the SHA-256 of its text, got a text that was cut or edited; restore the file"
+            )
+        content = json.loads(text + "\n}")
+        if content.get("format") != FORMAT:
+            raise ManifestError(f"expected a manifest of format {FORMAT}, got {content.get('format')!r}; use a matching version")
+        return cls(
+            content["plan"],
+            content["recipe"],
+            Ledger.from_json(content["ledger"]),
+            tuple(ShardEntry.from_json(shard) for shard in content["shards"]),
+            tuple(FileEntry(file["name"], file["bytes"], file["sha256"]) for file in content["files"]),
+        )

@@ -1,0 +1,224 @@
+"""The plan: a frozen recipe and the input cut into partitions, both fixed before any worker starts."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import zstandard
+
+from shardtools import plugins
+from shardtools.sample import Field
+
+MIN_PARTITION_BYTES = 16 << 20
+_PARTITIONS_AT_LEAST = 16
+_SHARDS_PER_PARTITION = 8
+# Partitions aim a little below whole shards, so that an estimate that is a touch low does not open one more shard.
+_ESTIMATE_MARGIN = 0.98
+_NO_VERSION = b"\0\0"
+_MAX_DIFFERENCES = 3
+
+
+@dataclass(frozen=True)
+class ShardLimit:
+    """When a shard is closed; exactly one of the two is set."""
+
+    num_bytes: int | None = None
+    """Hard upper bound on the file's bytes."""
+    num_samples: int | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines the published bytes. Holds no path, time or host."""
+
+    source: Any
+    """A Source whose automatic choices are settled."""
+    format: Any
+    """A ShardFormat."""
+    fields: tuple[Field, ...]
+    limit: ShardLimit
+    shuffle_seed: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The recipe as plain data, the form it has in plan and manifest."""
+        return {
+            "source": plugins.options(self.source),
+            "format": plugins.options(self.format),
+            "fields": [asdict(field) for field in self.fields],
+            "shard_bytes": self.limit.num_bytes,
+            "shard_samples": self.limit.num_samples,
+            "shuffle_seed": self.shuffle_seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A run of extents: what one worker builds at a time.
+
+    An extent is bytes only its source can read: NUL-separated parts, the first of which names it, then, after two
+    NULs, the version of the input (such as its modification time), which is no part of the plan's identity.
+    """
+
+    index: int
+    extents: list[bytes]
+    input_bytes: int
+    num_samples: int | None
+    """None where only reading can tell."""
+
+    def identity_digest(self) -> str:
+        """SHA-256 of the extents without versions."""
+        return hashlib.sha256(b"\n\0".join(map(identity, self.extents))).hexdigest()
+
+    def inputs_digest(self) -> str:
+        """SHA-256 of the extents with versions: another value means an input was changed."""
+        return hashlib.sha256(b"\n\0".join(self.extents)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A recipe, its partitions in dataset order, and the digest that names both."""
+
+    recipe: Recipe
+    partitions: list[Partition]
+    digest: str
+
+    @classmethod
+    def make(cls, recipe: Recipe, partitions: list[Partition]) -> "Plan":
+        digest = hashlib.sha256(json.dumps(recipe.as_json(), sort_keys=True).encode())
+        for partition in partitions:
+            digest.update(partition.identity_digest().encode())
+        return cls(recipe, partitions, digest.hexdigest())
+
+    def serialize(self) -> bytes:
+        """One JSON line with digest and recipe, then a line per extent; zstd-compressed."""
+        head = json.dumps({"digest": self.digest, "recipe": self.recipe.as_json()}, sort_keys=True).encode()
+        lines = (_printable(extent) for partition in self.partitions for extent in partition.extents)
+        return zstandard.compress(b"\n".join([head, *lines]) + b"\n")
+
+    @staticmethod
+    def digest_of(stored: bytes) -> str:
+        """The digest of a serialized plan."""
+        head = _read_lines(stored)[0]
+        return str(json.loads(head)["digest"])
+
+    def differences(self, stored: bytes) -> list[str]:
+        """The first differences between an earlier serialized plan and this one, each a sentence for people."""
+        head, *lines = _read_lines(stored)
+        old_recipe, new_recipe = _flatten(json.loads(head)["recipe"]), _flatten(self.recipe.as_json())
+        found = [
+            f"{name} was {old_recipe.get(name)!r}, is {new_recipe.get(name)!r}"
+            for name in sorted(old_recipe.keys() | new_recipe.keys())
+            if old_recipe.get(name) != new_recipe.get(name)
+        ]
+        old, new = _by_name(lines), _by_name(_printable(e) for p in self.partitions for e in p.extents)
+        for word, names in (
+            ("added", sorted(new.keys() - old.keys())),
+            ("gone", sorted(old.keys() - new.keys())),
+            ("changed", sorted(name for name in old.keys() & new.keys() if old[name] != new[name])),
+        ):
+            shown = ", ".join(name.decode("utf-8", "backslashreplace") for name in names[:_MAX_DIFFERENCES])
+            if names:
+                found.append(f"{len(names)} inputs {word}: {shown}{', ...' if len(names) > _MAX_DIFFERENCES else ''}")
+        return found or ["the same extents in another order"]
+
+
+def extent(parts: Iterable[bytes], version: bytes) -> bytes:
+    """Pack the parts, none of which holds a NUL, and the version of the input into one extent."""
+    return b"\0".join(parts) + _NO_VERSION + version
+
+
+def identity(packed: bytes) -> bytes:
+    """The extent without its version."""
+    return packed.rpartition(_NO_VERSION)[0]
+
+
+def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None) -> int:
+    """How much input one partition holds, for ``stored_ratio`` output bytes per input byte.
+
+    ``max(16 MiB, min(input / 16, the input of 8 shards))``, brought down to whole shards where it is larger than one.
+    """
+    share = input_bytes / _PARTITIONS_AT_LEAST
+    if shard_bytes is None:
+        return max(MIN_PARTITION_BYTES, int(share))
+    shard_input_bytes = shard_bytes / stored_ratio
+    target = max(MIN_PARTITION_BYTES, min(share, _SHARDS_PER_PARTITION * shard_input_bytes))
+    whole_shards = int(target / shard_input_bytes)
+    if whole_shards == 0:
+        return int(target)
+    return max(1, int(whole_shards * shard_input_bytes * _ESTIMATE_MARGIN))
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """How samples of known cost fill shards."""
+
+    budget_bytes: int
+    num_samples: int | None
+
+    def boundaries(self, costs: Sequence[int]) -> Iterator[bool]:
+        """For each sample, whether a new shard begins with it."""
+        used = count = 0
+        for cost in costs:
+            full = used + cost > self.budget_bytes or count == self.num_samples
+            yield full and count > 0
+            if full:
+                used = count = 0
+            used += cost
+            count += 1
+
+
+def cut_exactly(
+    extents: list[bytes], weights: Sequence[int], costs: Sequence[int], budget_bytes: int, limit: ShardLimit
+) -> list[Partition]:
+    """Partitions of single-sample extents whose stored size is known: they end where a shard is full.
+
+    ``weights`` are input bytes and ``costs`` stored bytes per extent; ``budget_bytes`` is what one shard can hold.
+    Where a partition is smaller than a shard it ends anywhere, since all cores matter more than full shards then.
+    """
+    total_in, total_out = sum(weights), sum(costs)
+    shard_bytes = None if limit.num_bytes is None else budget_bytes
+    target = partition_bytes(total_in, total_out / total_in if total_in else 1.0, shard_bytes)
+    whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _ESTIMATE_MARGIN
+    partitions: list[Partition] = []
+    begin = weight = 0
+    for i, new_shard in enumerate(_Shards(budget_bytes, limit.num_samples).boundaries(costs)):
+        full = weight >= target if whole_shards else weight + weights[i] > target
+        if i > begin and full and (new_shard or not whole_shards):
+            partitions.append(Partition(len(partitions), extents[begin:i], weight, i - begin))
+            begin, weight = i, 0
+        weight += weights[i]
+    if begin < len(extents):
+        partitions.append(Partition(len(partitions), extents[begin:], weight, len(extents) - begin))
+    return partitions
+
+
+def permutation(seed: int, count: int) -> list[int]:
+    """A uniform permutation of ``range(count)`` that depends on (seed, count) alone.
+
+    Sorts by the raw 64-bit words of Philox keyed by the seed: raw words, unlike numpy's own shuffles, are promised never to change.
+    """
+    import numpy as np
+
+    words = np.random.Philox(key=seed).random_raw(count)
+    order: list[int] = np.argsort(words, kind="stable").tolist()
+    return order
+
+
+def _read_lines(stored: bytes) -> list[bytes]:
+    return zstandard.decompress(stored).split(b"\n")[:-1]
+
+
+def _printable(packed: bytes) -> bytes:
+    return identity(packed).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"\t")
+
+
+def _by_name(lines: Iterable[bytes]) -> dict[bytes, bytes]:
+    return {line.partition(b"\t")[0]: line for line in lines}
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {name: leaf for key, inner in value.items() for name, leaf in _flatten(inner, f"{prefix}.{key}".lstrip(".")).items()}

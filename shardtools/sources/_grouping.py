@@ -1,0 +1,152 @@
+"""Which files are one sample, what its fields are called, and under which rules that was decided."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from shardtools.errors import UsageError
+from shardtools.units import plural
+
+NO_EXTENSION_FIELD = "bin"
+"""The field of a file without an extension; readers drop members that have none."""
+_KINDS = {
+    "image": ["avif", "bmp", "cr2", "dng", "exr", "gif", "heic", "heif", "jp2", "jpeg", "jpg", "pgm", "png", "ppm", "qoi", "svg", "tga", "tif", "tiff", "webp"],
+    "audio": ["aac", "aiff", "flac", "m4a", "mp3", "ogg", "opus", "wav", "wma"],
+    "video": ["avi", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "webm", "wmv"],
+}
+_KIND_OF = {extension: kind for kind, extensions in _KINDS.items() for extension in extensions}
+_MIXED_COLUMN = "data"
+
+FieldSets = Counter[tuple[str, ...]]
+"""How many samples have which fields, each tuple sorted, repeats kept."""
+
+
+@dataclass(frozen=True)
+class FieldRule:
+    """One field of every sample: the file extensions that count as it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    optional: bool = False
+
+    def stored_name(self, extension: str, keep_extensions: bool) -> str:
+        """What the field is called in the dataset.
+
+        Tar members keep their own extension where several kinds share one name that is none of them: readers decode by extension.
+        """
+        own = keep_extensions and len(self.aliases) > 1 and self.name not in self.aliases
+        return extension if own else self.name
+
+
+class Group(NamedTuple):
+    """The files of one sample."""
+
+    folder: bytes
+    stem: bytes
+    files: list[tuple[str, bytes, bytes, bytes]]
+    """(field, size, mtime_ns, name), the numbers as decimal text, sorted by field."""
+
+
+def groups(entries: Iterable[bytes], rule: str) -> Iterator[Group]:
+    """Scanned entries, sorted by folder, gathered into samples by ``first-dot``, ``last-dot`` or ``file``."""
+    for folder, files in groupby((entry.split(b"\0") for entry in entries), itemgetter(0)):
+        stems: dict[bytes, list[tuple[str, bytes, bytes, bytes]]] = {}
+        fields: dict[bytes, str] = {}
+        for _, name, num_bytes, modified_ns in files:
+            stem, extension = split_name(name, rule)
+            field = fields.get(extension)
+            if field is None:
+                field = fields[extension] = _field_name(extension)
+            stems.setdefault(stem, []).append((field, num_bytes, modified_ns, name))
+        for stem, members in stems.items():
+            if len(members) > 1:
+                members.sort()
+            yield Group(folder, stem, members)
+
+
+def split_name(name: bytes, rule: str) -> tuple[bytes, bytes]:
+    """Stem and extension of a file name; dots that begin a name begin no extension."""
+    lead = len(name) - len(name.lstrip(b"."))
+    dot = name.find(b".", lead) if rule == "first-dot" else name.rfind(b".", lead)
+    if dot < 0:
+        return name, b""
+    return name if rule == "file" else name[:dot], name[dot + 1 :]
+
+
+def choose_rule(entries: Sequence[bytes], aliases: dict[str, str]) -> tuple[str, str | None]:
+    """``first-dot`` or ``last-dot`` by what the names allow, with a note where they differ.
+
+    ``aliases`` maps extensions to the field they count as. Raises UsageError where both readings are possible.
+    """
+    if not any(_has_two_dots(entry) for entry in entries):
+        return "first-dot", None
+    readings = {rule: _field_sets(entries, rule, aliases) for rule in ("first-dot", "last-dot")}
+    first, last = readings.values()
+    uniform = [rule for rule, sets in readings.items() if len(sets) == 1]
+    if len(uniform) == 1:
+        other = "last-dot" if uniform[0] == "first-dot" else "first-dot"
+        return uniform[
+            0
+        ], f"grouped by --group {uniform[0]}: it gives {_shown(readings[uniform[0]])}; {other} would give {_shown(readings[other])}"
+    if not uniform and all(len(fields) == 1 for fields in [*first, *last]) and sum(first.values()) == sum(last.values()):
+        return "last-dot", "grouped by --group last-dot: every file is a sample of its own, dots in names belong to the key"
+    raise UsageError(
+        f"expected file names with one reading; by the first dot they give {_shown(first)}, by the last dot {_shown(last)}: "
+        "choose with --group first-dot (as WebDataset reads names), --group last-dot, or --group file (each file its own sample)"
+    )
+
+
+def field_rules(sets: FieldSets) -> tuple[FieldRule, ...]:
+    """The fields a folder has when the user named none: media of several kinds count as one field, lone files of any kind too."""
+    extensions = sorted({extension for fields in sets for extension in fields})
+    if len(extensions) > 1 and all(len(fields) == 1 for fields in sets):
+        kinds = {_KIND_OF.get(extension, _MIXED_COLUMN) for extension in extensions}
+        return (FieldRule(kinds.pop() if len(kinds) == 1 else _MIXED_COLUMN, tuple(extensions)),)
+    rules = []
+    for kind, members in _KINDS.items():
+        found = [extension for extension in extensions if extension in members]
+        if len(found) > 1 and all(sum(field in found for field in fields) <= 1 for fields in sets):
+            rules.append(FieldRule(kind, tuple(found)))
+            extensions = [extension for extension in extensions if extension not in found]
+    return tuple(sorted([*rules, *(FieldRule(extension, (extension,)) for extension in extensions)], key=lambda rule: rule.name))
+
+
+def parse_field_rules(text: str) -> tuple[FieldRule, ...]:
+    """``image=jpg|jpeg|png,json?``: names, the extensions that count as them, ``?`` after what may be missing."""
+    rules = []
+    for part in text.split(","):
+        body = part.strip()
+        optional = body.endswith("?")
+        name, _, aliases = body.removesuffix("?").partition("=")
+        extensions = tuple(alias.strip().lower() for alias in (aliases or name).split("|"))
+        if not name.strip() or not all(extensions):
+            raise UsageError(f"expected --fields like image=jpg|jpeg|png,json?, got {part!r} in {text!r}")
+        rules.append(FieldRule(name.strip(), extensions, optional))
+    used = Counter(alias for rule in rules for alias in rule.aliases) + Counter({rule.name for rule in rules})
+    names = Counter(rule.name for rule in rules)
+    for word, count in [*names.items(), *Counter(alias for rule in rules for alias in rule.aliases).items()]:
+        if count > 1:
+            raise UsageError(f"expected every field and extension once in --fields, got {word!r} {used[word]} times")
+    return tuple(sorted(rules, key=lambda rule: rule.name))
+
+
+def _field_name(extension: bytes) -> str:
+    return extension.decode("utf-8", "backslashreplace").lower() if extension else NO_EXTENSION_FIELD
+
+
+def _has_two_dots(entry: bytes) -> bool:
+    name = entry.split(b"\0", 2)[1]
+    return name.count(b".") > 1 and name.lstrip(b".").count(b".") > 1
+
+
+def _field_sets(entries: Sequence[bytes], rule: str, aliases: dict[str, str]) -> FieldSets:
+    return Counter(tuple(sorted(aliases.get(field, field) for field, *_ in group.files)) for group in groups(entries, rule))
+
+
+def _shown(sets: FieldSets) -> str:
+    common = sets.most_common(2)
+    text = " and ".join(f"{plural(count, 'sample')} of {'+'.join(fields)}" for fields, count in common)
+    return text + (f" and {len(sets) - len(common)} more kinds" if len(sets) > len(common) else "")

@@ -1,0 +1,84 @@
+"""How the files of a sample become its fields: names, encodings, labels, sizes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from shardtools.errors import UsageError
+from shardtools.sample import Field
+from shardtools.sources._grouping import FieldRule, FieldSets
+
+LABEL_FIELD = "cls"
+PATH_FIELD = "path"
+_ENCODINGS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json", "txt": "str", "cls": "int"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything about fields that planning settled; part of the recipe."""
+
+    rules: tuple[FieldRule, ...]
+    labels: tuple[str, ...] | None
+    """Names of the top-level folders, sorted by bytes; a sample's label is its folder's index here."""
+    keep_path: bool
+    keep_extensions: bool
+    """Members keep their own extension where several kinds share one field (tar), or share a column (MDS)."""
+    max_file_bytes: int
+    """The most the format can hold in one field."""
+
+    @cached_property
+    def stored_names(self) -> dict[str, str]:
+        """What each extension's file is called in the dataset."""
+        return {alias: rule.stored_name(alias, self.keep_extensions) for rule in self.rules for alias in rule.aliases}
+
+    @cached_property
+    def label_of(self) -> dict[bytes, int]:
+        """The label of each top-level folder."""
+        return {name.encode("utf-8", "surrogateescape"): i for i, name in enumerate(self.labels or ())}
+
+    def fields(self, sets: FieldSets, encodings: dict[str, str]) -> tuple[Field, ...]:
+        """The dataset's fields. Raises UsageError for a name that is missing or taken."""
+        present = {extension for names in sets for extension in names}
+        found: dict[str, Field] = {}
+        for rule in self.rules:
+            found |= {field.name: field for field in self._fields_of(rule, present)}
+        extra = {LABEL_FIELD: "int"} if self.labels is not None else {}
+        extra |= {PATH_FIELD: "str"} if self.keep_path else {}
+        for name, encoding in extra.items():
+            if name in found:
+                raise UsageError(f"expected no .{name} files beside the option that makes the field {name!r}, got some")
+            found[name] = Field(name, encoding)
+        for name, encoding in encodings.items():
+            if name not in found:
+                raise UsageError(f"expected --columns of {', '.join(found)}, got {name!r}")
+            found[name] = replace(found[name], encoding=encoding)
+        return tuple(sorted(found.values(), key=lambda field: field.name))
+
+    def _fields_of(self, rule: FieldRule, present: set[str]) -> list[Field]:
+        extensions = [alias for alias in rule.aliases if alias in present]
+        if not extensions and not rule.optional:
+            raise UsageError(f"expected files for the field {rule.name!r}, got none; mark it optional with {rule.name}?")
+        by_name: dict[str, list[str]] = {}
+        for extension in extensions:
+            by_name.setdefault(self.stored_names[extension], []).append(extension)
+        fields = []
+        for name, stored in by_name.items():
+            kinds = {_ENCODINGS.get(extension, "bytes") for extension in stored}
+            fields.append(Field(name, kinds.pop() if len(kinds) == 1 else "bytes", rule.optional or len(by_name) > 1))
+        return fields
+
+    def left_out(self, sets: FieldSets) -> Counter[str]:
+        """Files no rule names, counted by extension."""
+        counts: Counter[str] = Counter()
+        for names, count in sets.items():
+            counts.update({f".{name} files": count for name in names if name not in self.stored_names})
+        return counts
+
+
+def label_names(folders: Sequence[bytes]) -> tuple[str, ...]:
+    """The top-level folders of the given folders, sorted by bytes."""
+    tops = sorted({folder.partition(b"/")[0] for folder in folders if folder})
+    if not tops:
+        raise UsageError("expected a folder for each label below the source, got files without folders; leave --label-from out")
+    return tuple(name.decode("utf-8", "surrogateescape") for name in tops)

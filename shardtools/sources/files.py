@@ -1,0 +1,159 @@
+"""Folders of small files: files that share folder and stem are one sample."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from shardtools import keys
+from shardtools.errors import DuplicateKeyError, UsageError
+from shardtools.plan import cut_exactly, extent, identity, permutation
+from shardtools.sample import Batch, Field, RejectSink
+from shardtools.sources import Survey, SurveyRequest, escape_note
+from shardtools.sources._file_reader import FileReader, join, shown
+from shardtools.sources._grouping import (
+    NO_EXTENSION_FIELD,
+    FieldRule,
+    FieldSets,
+    choose_rule,
+    field_rules,
+    groups,
+)
+from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout, label_names
+from shardtools.sources._scan import Scan, scan
+from shardtools.units import plural
+
+GROUP_RULES = ("first-dot", "last-dot", "file")
+_PREVIEW_KEYS = 5
+
+
+@dataclass(frozen=True)
+class Files:
+    """File bytes pass through unchanged. Samples are ordered by the bytes of their keys."""
+
+    group: str = "auto"
+    """One of GROUP_RULES, or ``auto`` until planning settled it."""
+    fields: tuple[FieldRule, ...] | None = None
+    """None: as the names show. Otherwise files of other extensions are left out and counted."""
+    label_from_dir: bool = False
+    """Adds the field ``cls``: the index of the top-level folder among all of them, sorted by bytes."""
+    keep_path: bool = False
+    """Adds the field ``path``: the original relative path of the sample's first file."""
+    layout: Layout | None = None
+    """Settled by planning."""
+
+    def survey(self, request: SurveyRequest) -> Survey:
+        scans = [scan(given) for given in request.inputs]
+        if not any(found.entries for found in scans):
+            raise UsageError(f"expected files to pack, got none in {', '.join(given.root for given in request.inputs)}")
+        rule, notes = self._settled_rule(scans)
+        extents, sets, escaped = _extents(scans, rule)
+        _refuse_repeats(extents, [given.root for given in request.inputs])
+        layout = Layout(
+            rules=self.fields if self.fields is not None else field_rules(sets),
+            labels=label_names([_folder(packed) for packed in extents]) if self.label_from_dir else None,
+            keep_path=self.keep_path,
+            keep_extensions=request.format.index_name is None,
+            max_file_bytes=request.format.max_value_bytes,
+        )
+        fields = layout.fields(sets, request.encodings)
+        if request.shuffle_seed is not None:
+            extents = [extents[i] for i in permutation(request.shuffle_seed, len(extents))]
+        elif layout.labels is not None:
+            notes.append("labels are packed in folder order, and class-sorted shards train badly: add --shuffle --seed S")
+        weights, costs = _sizes(extents, fields, layout, request)
+        budget = request.format.encoder(fields, request.limit.num_bytes).budget_bytes
+        skipped = sum((found.skipped for found in scans), layout.left_out(sets))
+        return Survey(
+            source=replace(self, group=rule, layout=layout),
+            fields=fields,
+            partitions=cut_exactly(extents, weights, costs, budget, request.limit),
+            preview=[packed.partition(b"\0")[0].decode() for packed in extents[:_PREVIEW_KEYS]],
+            notes=notes + escape_note(escaped) + _notes(sets, scans, layout),
+            skipped=dict(sorted(skipped.items())),
+            newest_ns=max(found.newest_ns for found in scans),
+        )
+
+    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
+        assert self.layout is not None, "a recipe holds a surveyed source"
+        reader = FileReader(self.layout, roots, reject)
+        try:
+            yield from reader.batches(extents)
+        finally:
+            reader.close()
+
+    def _settled_rule(self, scans: Sequence[Scan]) -> tuple[str, list[str]]:
+        if self.group != "auto":
+            return self.group, []
+        entries = scans[0].entries if len(scans) == 1 else [entry for found in scans for entry in found.entries]
+        rule, note = choose_rule(entries, {alias: rule.name for rule in self.fields or () for alias in rule.aliases})
+        return rule, [] if note is None else [note]
+
+
+def _extents(scans: Sequence[Scan], rule: str) -> tuple[list[bytes], FieldSets, list[tuple[bytes, bytes]]]:
+    """Sorted extents ``key, root, folder, (field, size, name)...``, their field sets, and the (path, key) pairs that differ."""
+    extents: list[bytes] = []
+    sets: FieldSets = Counter()
+    escaped: list[tuple[bytes, bytes]] = []
+    for index, found in enumerate(scans):
+        root = b"%d" % index
+        for folder, stem, files in groups(found.entries, rule):
+            raw = join(folder, stem)
+            key = keys.escape_key(raw)
+            if key != raw:
+                escaped.append((raw, key))
+            sets[tuple([file[0] for file in files])] += 1
+            parts = [key, root, folder]
+            for field, num_bytes, _, name in files:
+                parts += (field.encode(), num_bytes, name)
+            extents.append(extent(parts, b",".join([file[2] for file in files])))
+    extents.sort()
+    return extents, sets, escaped
+
+
+def _refuse_repeats(extents: Sequence[bytes], roots: Sequence[str]) -> None:
+    previous_key, previous = b"", b""
+    for packed in extents:
+        key = packed.partition(b"\0")[0]
+        if key == previous_key:
+            raise DuplicateKeyError(
+                f"expected every key once, got {key.decode()!r} from {_place(previous, roots)} and from {_place(packed, roots)}; "
+                "rename one, or pack their common parent folder, so that the folder becomes part of the key"
+            )
+        previous_key, previous = key, packed
+
+
+def _place(packed: bytes, roots: Sequence[str]) -> str:
+    _, root, folder, _, _, name, *_ = identity(packed).split(b"\0")
+    return f"{roots[int(root)]}/{shown(join(folder, name))}"
+
+
+def _folder(packed: bytes) -> bytes:
+    return packed.split(b"\0", 3)[2]
+
+
+def _sizes(extents: Sequence[bytes], fields: Sequence[Field], layout: Layout, request: SurveyRequest) -> tuple["array[int]", "array[int]"]:
+    """Input bytes and stored bytes of every extent, in order."""
+    planned_cost = request.format.encoder(fields, request.limit.num_bytes).planned_cost
+    stored = {extension.encode(): name for extension, name in layout.stored_names.items()}
+    weights, costs = array("Q"), array("Q")
+    for packed in extents:
+        key, _, folder, *rest = identity(packed).split(b"\0")
+        sizes = {stored[rest[i]]: max(int(rest[i + 1]), 0) for i in range(0, len(rest), 3) if rest[i] in stored}
+        weights.append(sum(sizes.values()))
+        if layout.labels is not None:
+            sizes[LABEL_FIELD] = len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))
+        if layout.keep_path:
+            sizes[PATH_FIELD] = len(shown(join(folder, rest[2])).encode())
+        costs.append(planned_cost(len(key), sizes))
+    return weights, costs
+
+
+def _notes(sets: FieldSets, scans: Sequence[Scan], layout: Layout) -> list[str]:
+    notes = []
+    if num_links := sum(found.num_links for found in scans):
+        notes.append(f"followed {plural(num_links, 'symbolic link')}")
+    num_bare = sum(count for names, count in sets.items() if NO_EXTENSION_FIELD in names)
+    if num_bare and NO_EXTENSION_FIELD in layout.stored_names:
+        notes.append(f"files without an extension are stored as the field {NO_EXTENSION_FIELD!r}: {plural(num_bare, 'sample')}")
+    return notes

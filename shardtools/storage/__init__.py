@@ -1,0 +1,75 @@
+"""Where bytes live: named objects under one dataset root."""
+
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from shardtools import plugins
+
+
+class ObjectWriter(Protocol):
+    """One new object, written front to back under a name no reader looks at."""
+
+    spool_folder: str
+    """A local folder with room for what must wait before it can be written."""
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises StorageError when the destination cannot take it."""
+
+    def finish(self) -> None:
+        """Complete the object, on stable storage."""
+
+    def abort(self) -> None:
+        """Leave nothing behind; allowed at any time, also after a failed write."""
+
+
+class Storage(Protocol):
+    """Objects by name, the ``/``-separated path below the dataset root.
+
+    Every method that changes something can be repeated. All raise StorageError with one sentence.
+    """
+
+    uri: str
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Durably store a whole object unless the name is taken; False if it is."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Durably store a whole object; readers see the old one or the new one, never a part."""
+
+    def get(self, name: str) -> bytes | None:
+        """The whole object, None if there is none."""
+
+    def num_bytes(self, name: str) -> int | None:
+        """The object's length, None if there is none."""
+
+    def modified_ns(self, name: str) -> int | None:
+        """When the object was last stored, in nanoseconds since 1970; None if there is none."""
+
+    def sha256(self, name: str) -> str:
+        """The lower-case hex digest of the object's bytes."""
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """Every object below ``prefix`` (a folder, or everything), in no promised order."""
+
+    def writer(self, name: str) -> ObjectWriter:
+        """Begin a new object of unknown length."""
+
+    def move(self, source: str, target: str) -> None:
+        """Rename durably, replacing the target. No error if the source is gone and the target is there."""
+
+    def delete(self, name: str) -> None:
+        """Remove an object or a folder of them. No error if it is gone already."""
+
+    def local_path(self, name: str) -> str:
+        """A path on this machine at which the object's bytes can be mapped."""
+
+
+def open_storage(uri: str) -> Storage:
+    """The storage a user's text names. Raises UsageError for a scheme no storage serves."""
+    scheme, separator, _ = uri.partition("://")
+    if separator and scheme != "file":
+        storage: Storage = plugins.load("storage", scheme)(uri)
+        return storage
+    local: Storage = plugins.load("storage", "local")(os.path.abspath(uri.removeprefix("file://")))
+    return local

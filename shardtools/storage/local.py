@@ -1,0 +1,208 @@
+"""Datasets in a folder of this machine or of a shared file system."""
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shardtools.errors import StorageError
+
+_T = TypeVar("_T")
+_HASH_BLOCK_BYTES = 1 << 20
+# New files follow the umask, like those of any other program.
+_FILE_MODE = 0o666
+
+
+@dataclass(frozen=True)
+class Local:
+    """Objects as files below ``uri``, an absolute path. Source: POSIX rename and link are atomic within one file system."""
+
+    uri: str
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = self.local_path(name)
+        temporary = self._write_temporary(path, data)
+        with _one_sentence("create", path):
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(temporary)
+            _sync_folder(path)
+        return True
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self.local_path(name)
+        temporary = self._write_temporary(path, data)
+        with _one_sentence("write", path):
+            os.replace(temporary, path)
+            _sync_folder(path)
+
+    def get(self, name: str) -> bytes | None:
+        path = self.local_path(name)
+        with _one_sentence("read", path):
+            try:
+                with open(path, "rb") as file:
+                    return file.read()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def num_bytes(self, name: str) -> int | None:
+        status = self._status(name)
+        return None if status is None else status.st_size
+
+    def modified_ns(self, name: str) -> int | None:
+        status = self._status(name)
+        return None if status is None else status.st_mtime_ns
+
+    def sha256(self, name: str) -> str:
+        path = self.local_path(name)
+        digest = hashlib.sha256()
+        with _one_sentence("read", path), open(path, "rb", buffering=0) as file:
+            while block := file.read(_HASH_BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        root = self.local_path(prefix) if prefix else self.uri
+        for folder, _, files in os.walk(root, onerror=_refuse_walk_error):
+            for name in files:
+                yield os.path.relpath(os.path.join(folder, name), self.uri).replace(os.sep, "/")
+
+    def writer(self, name: str) -> "LocalWriter":
+        return LocalWriter(self.local_path(name))
+
+    def move(self, source: str, target: str) -> None:
+        old, new = self.local_path(source), self.local_path(target)
+        with _one_sentence("move", new):
+            os.makedirs(os.path.dirname(new), exist_ok=True)
+            try:
+                os.replace(old, new)
+            except FileNotFoundError:
+                # Another run of the same plan was faster: it put the same bytes there.
+                if not os.path.exists(new):
+                    raise
+            _sync_folder(new)
+
+    def delete(self, name: str) -> None:
+        path = self.local_path(name)
+        with _one_sentence("delete", path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+            except (IsADirectoryError, PermissionError):
+                if not os.path.isdir(path):
+                    raise
+                _remove_tree(path)
+
+    def local_path(self, name: str) -> str:
+        return os.path.join(self.uri, name)
+
+    def _status(self, name: str) -> os.stat_result | None:
+        path = self.local_path(name)
+        with _one_sentence("look at", path):
+            try:
+                status = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+        writer = LocalWriter(temporary)
+        try:
+            writer.write(data)
+            writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        return temporary
+
+
+class LocalWriter:
+    """A file that is being written; the caller chose a name nobody else looks at, and renames it when it is finished."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.spool_folder = os.path.dirname(path)
+        with _one_sentence("create", path):
+            os.makedirs(self.spool_folder, exist_ok=True)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+
+    def write(self, data: bytes) -> None:
+        with _one_sentence("write", self._path):
+            written = os.write(self._fd, data)
+            # A short write happens at a full disk and above 2 GiB.
+            view = memoryview(data)
+            while written < len(data):
+                written += os.write(self._fd, view[written:])
+
+    def finish(self) -> None:
+        with _one_sentence("write", self._path):
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def abort(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        with _one_sentence("delete", self._path):
+            _ignore_missing(lambda: os.unlink(self._path))
+
+
+@contextmanager
+def _one_sentence(action: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(_sentence(action, path, error)) from error
+
+
+def _sentence(action: str, path: str, error: OSError) -> str:
+    remedies = {
+        errno.ENOSPC: "free some space and run the same command again; finished parts are kept",
+        errno.EDQUOT: "free some of the quota and run the same command again; finished parts are kept",
+        errno.EACCES: "give this user the permission or choose another place",
+        errno.EPERM: "give this user the permission or choose another place",
+        errno.EROFS: "choose a place that can be written",
+        errno.ENOTDIR: "a part of the path is a file; choose another place",
+        errno.EIO: "the device reports an error; check the disk",
+    }
+    remedy = remedies.get(error.errno or 0, "check the path and run the same command again")
+    return f"could not {action} {path}: {os.strerror(error.errno or 0)}; {remedy}"
+
+
+def _refuse_walk_error(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise StorageError(_sentence("list", str(error.filename), error)) from error
+
+
+def _remove_tree(path: str) -> None:
+    # Another run may be cleaning the same folder.
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.isdir(path):
+        _ignore_missing(lambda: shutil.rmtree(path))
+
+
+def _ignore_missing(action: Callable[[], _T]) -> None:
+    try:
+        action()
+    except FileNotFoundError:
+        pass
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
