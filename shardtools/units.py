@@ -30,7 +30,8 @@ def parse_bytes(text: str) -> int:
         raise UsageError(f"expected a size such as 256MiB, 64MB or 1048576, got {text!r}")
     whole, _, fraction = match[1].partition(".")
     scaled = int(whole + fraction) * factor
-    num_bytes, rest = divmod(scaled, 10 ** len(fraction))
+    unit: int = 10 ** len(fraction)
+    num_bytes, rest = divmod(scaled, unit)
     if rest or num_bytes == 0:
         raise UsageError(f"expected a size of a whole number of bytes above 0, got {text!r}")
     return num_bytes

@@ -182,7 +182,7 @@ class Publisher:
     def _places(self, receipt: Receipt, digest: bytes) -> Iterator[tuple[bytes, str]]:
         """Where the samples with this key digest come from, by reading the partition's input again."""
         partition = self._plan.partitions[receipt.partition]
-        for batch in self._plan.recipe.source.read(self._roots, partition.extents, lambda reject: None):
+        for batch in self._plan.recipe.source.read(self._roots, partition.extents, lambda _: None):
             for i, key in enumerate(batch.keys):
                 if key_digest(key) == digest:
                     yield key, batch.where(i)

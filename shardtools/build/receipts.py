@@ -95,7 +95,7 @@ class Receipt:
             head["inputs"],
             tuple(shards),
             Ledger.from_json(head["ledger"]),
-            tuple(Reject(*reject[:3], reject[3].encode(_KEPT_HEAD)) for reject in head["rejects"]),
+            tuple(Reject(reason, where, text, kept.encode(_KEPT_HEAD)) for reason, where, text, kept in head["rejects"]),
             tuple(head["oversize_keys"]),
             DigestRun(payload[begin : begin + head["keys"]]),
             DigestRun(payload[begin + head["keys"] :]),

@@ -36,8 +36,8 @@ class Order:
 class RunOptions:
     """How the work is done. Nothing here changes a published byte."""
 
-    engine: Engine = Serial()
-    budget: Budget = Budget()
+    engine: Engine = field(default_factory=Serial)
+    budget: Budget = field(default_factory=Budget)
     """How many bad samples are set aside before the run fails."""
     overwrite: bool = False
 
@@ -65,8 +65,8 @@ class Result:
 class Listener:
     """Callbacks into whoever shows what happens; the library itself prints nothing."""
 
-    on_plan: Callable[[PlannedBuild], None] = lambda planned: None
-    on_progress: Callable[[Progress], None] = lambda progress: None
+    on_plan: Callable[[PlannedBuild], None] = lambda _: None
+    on_progress: Callable[[Progress], None] = lambda _: None
 
 
 def plan_build(sources: Sequence[str], order: Order) -> PlannedBuild:
@@ -82,13 +82,14 @@ def plan_build(sources: Sequence[str], order: Order) -> PlannedBuild:
 
 
 def build(
-    sources: Sequence[str], destination: str, order: Order, options: RunOptions = RunOptions(), listener: Listener = Listener()
+    sources: Sequence[str], destination: str, order: Order, options: RunOptions | None = None, listener: Listener | None = None
 ) -> Result:
     """Pack the sources into a dataset at ``destination``, or finish what an earlier run of the same plan began.
 
     Raises UsageError where the destination holds something else, BadSampleError, DuplicateKeyError, StorageError.
     """
     began = time.monotonic()
+    options, listener = options or RunOptions(), listener or Listener()
     storage = open_storage(destination)
     _refuse_destination_inside(sources, storage)
     with options.engine as engine:

@@ -30,7 +30,8 @@ class BuildTask:
     destination: str
     budget: Budget
 
-    def __call__(self, partition: Partition, report: Report) -> None:
+    def __call__(self, item: Partition, report: Report) -> None:
+        partition = item
         storage = open_storage(self.destination)
         recipe = self.recipe
         rejects = _Rejects(self.budget)

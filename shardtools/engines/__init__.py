@@ -14,12 +14,20 @@ class Progress(NamedTuple):
 
 
 Report = Callable[[Progress], None]
+OnResult = Callable[[Any], None]
+
+
+def ignore_result(result: Any) -> None:
+    """For tasks that leave their result at the destination."""
 
 
 class Task(Protocol):
-    """Work on one item. Importable and picklable, so that another process or host can run it; safe to run twice."""
+    """Work on one item. Importable and picklable, so that another process or host can run it; safe to run twice.
 
-    def __call__(self, item: Any, report: Report) -> None: ...
+    What it returns is picklable too, and small: it travels to the caller of ``Engine.run``.
+    """
+
+    def __call__(self, item: Any, report: Report) -> Any: ...
 
 
 class Engine(Protocol):
@@ -30,5 +38,8 @@ class Engine(Protocol):
     def __exit__(self, *exception: object) -> None:
         """End everything the engine started, at once where an exception is under way."""
 
-    def run(self, task: Task, items: Sequence[Any], report: Report) -> None:
-        """Run the task on every item, in any order; reports in the caller's thread. The first error of a task is raised."""
+    def run(self, task: Task, items: Sequence[Any], report: Report, on_result: OnResult = ignore_result) -> None:
+        """Run the task on every item, in any order. The first error of a task is raised.
+
+        Reports, and one result for each item, are passed on in the caller's thread, in any order.
+        """

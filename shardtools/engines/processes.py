@@ -9,14 +9,26 @@ from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NamedTuple
 
-from shardtools.engines import Progress, Report, Task
+from shardtools.engines import OnResult, Progress, Report, Task, ignore_result
 from shardtools.errors import ShardtoolsError
 
 # Workers import these while the parent still plans.
 _PRELOAD = ("shardtools.build.write", "shardtools.storage.local")
 _STOP_SECONDS = 5.0
+
+
+class _NewTask(NamedTuple):
+    """Tells a worker what to run on the items that follow."""
+
+    task: Task
+
+
+class _Done(NamedTuple):
+    """Tells the parent that an item is finished."""
+
+    result: Any
 
 
 class Processes:
@@ -54,11 +66,11 @@ class Processes:
         self._processes.clear()
         self._lifelines.clear()
 
-    def run(self, task: Task, items: Sequence[Any], report: Report) -> None:
+    def run(self, task: Task, items: Sequence[Any], report: Report, on_result: OnResult = ignore_result) -> None:
         waiting = list(reversed(items))
         busy: set[Connection] = set()
         for connection in self._processes:
-            self._send(connection, task)
+            self._send(connection, _NewTask(task))
             if waiting:
                 self._send(connection, waiting.pop())
                 busy.add(connection)
@@ -70,10 +82,12 @@ class Processes:
                     report(message)
                 elif isinstance(message, BaseException):
                     raise message
-                elif waiting:
-                    self._send(ready, waiting.pop())
                 else:
-                    busy.remove(ready)
+                    if waiting:
+                        self._send(ready, waiting.pop())
+                    else:
+                        busy.remove(ready)
+                    on_result(message.result)
 
     def _send(self, connection: Connection, message: Any) -> None:
         try:
@@ -105,22 +119,24 @@ def _work(connection: Connection, lifeline: Connection) -> None:
     for name in _PRELOAD:
         import_module(name)
     try:
-        task: Task = connection.recv()
+        task: Task | None = None
         while True:
-            item = connection.recv()
-            connection.send(_attempt(task, item, connection))
+            message = connection.recv()
+            if isinstance(message, _NewTask):
+                task = message.task
+            elif task is not None:
+                connection.send(_attempt(task, message, connection))
     except (EOFError, OSError):
         return
 
 
-def _attempt(task: Task, item: Any, connection: Connection) -> BaseException | None:
+def _attempt(task: Task, item: Any, connection: Connection) -> BaseException | _Done:
     try:
-        task(item, connection.send)
+        return _Done(task(item, connection.send))
     except ShardtoolsError as error:
         return error
     except Exception:
         return RuntimeError(f"a worker process failed:\n{traceback.format_exc()}")
-    return None
 
 
 def _die_with_parent(lifeline: Connection) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardtools.engines import Report, Task
+from shardtools.engines import OnResult, Report, Task, ignore_result
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,6 @@ class Serial:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def run(self, task: Task, items: Sequence[Any], report: Report) -> None:
+    def run(self, task: Task, items: Sequence[Any], report: Report, on_result: OnResult = ignore_result) -> None:
         for item in items:
-            task(item, report)
+            on_result(task(item, report))

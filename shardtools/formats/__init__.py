@@ -1,7 +1,7 @@
 """Shard formats: how samples become the bytes of one shard file, and how such a file is read strictly."""
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -71,6 +71,35 @@ class StoredSample(NamedTuple):
     values: dict[str, memoryview]
 
 
+class Fault(NamedTuple):
+    """One way in which a shard is not as it should be."""
+
+    kind: str
+    """A short word to count by, such as ``undecodable-value``."""
+    offset: int
+    """The byte of the (uncompressed) shard where it shows."""
+    key: str | None
+    detail: str
+    """What was expected and what came."""
+
+
+@dataclass
+class Audit:
+    """One strict look at a whole shard: what is demanded, and what came out."""
+
+    on_fault: Callable[[Fault], None]
+    own: bool = False
+    """The shard is demanded to be byte for byte what this package writes, not just sound."""
+    config: Mapping[str, Any] | None = None
+    """What the format's index says of the shard, where there is one."""
+    data_end: int = 0
+    """Set by the format: where the last sample ends."""
+    is_whole: bool = True
+    """Set to False by the format where damage kept it from reading every sample."""
+    unchecked: set[str] = field(default_factory=set)
+    """Filled by the format: fields whose values it cannot or must not decode."""
+
+
 class ShardFormat(Protocol):
     """A frozen dataclass whose fields are the format's options."""
 
@@ -80,6 +109,10 @@ class ShardFormat(Protocol):
     """The most one value may take."""
     index_name: ClassVar[str | None]
     """The file readers need beside the shards, None where shards stand alone."""
+
+    @property
+    def key_name(self) -> str | None:
+        """The field that holds the key, None where keys are no field."""
 
     def shard_name(self, number: int, width: int) -> str:
         """The name of shard ``number``; ``width`` is the least number of digits where the format leaves it open."""
@@ -95,3 +128,12 @@ class ShardFormat(Protocol):
 
     def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
         """Parse a whole (uncompressed) shard strictly. Raises DamagedShardError at the first byte that breaks the format."""
+
+    def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
+        """The samples of a shard that may be damaged in any way; every fault is reported, and reading goes on where it can.
+
+        Allocates nothing by sizes the shard declares and runs nothing it holds.
+        """
+
+    def decode(self, field: Field, data: bytes) -> Any:
+        """The Python value of stored bytes, never unpickled. Raises ValueError where they are none of the field's encoding."""

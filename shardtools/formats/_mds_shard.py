@@ -69,7 +69,7 @@ class MdsShardFile:
         self._costs = array("Q")
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._data: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)
+        self._data: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)  # noqa: SIM115 closed by finish or abort
 
     def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
         self._costs.extend(costs)
@@ -164,13 +164,32 @@ def parse_header(shard: memoryview) -> tuple[ShardHeader, npt.NDArray[np.uint32]
 def _parse_config(text: bytes, offset: int) -> dict[str, Any]:
     try:
         config = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DamagedShardError("the configuration is not JSON", offset) from None
     if not isinstance(config, dict) or sorted(config) != list(CONFIG_KEYS):
         raise DamagedShardError("the configuration does not have the keys of an MDS shard", offset)
     columns = [config[name] for name in ("column_names", "column_encodings", "column_sizes")]
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns[0]:
         raise DamagedShardError("the configuration's columns are not lists of one length", offset)
-    if not all(size is None or (isinstance(size, int) and size >= 0) for size in columns[2]):
+    if not all(isinstance(text, str) for text in [*columns[0], *columns[1]]) or len(set(columns[0])) < len(columns[0]):
+        raise DamagedShardError("the configuration's column names and encodings are not texts, each name once", offset)
+    if not all(size is None or (type(size) is int and size >= 0) for size in columns[2]):
         raise DamagedShardError("the configuration's column sizes are not sizes", offset)
     return config
+
+
+def split_row(shard: memoryview, begin: int, end: int, names: Sequence[str], sizes: Sequence[int | None]) -> dict[str, memoryview]:
+    """The bytes of each column of the sample at ``begin``. Raises DamagedShardError where its lengths do not add up."""
+    num_variable = sum(size is None for size in sizes)
+    position = begin + 4 * num_variable
+    if position > end:
+        raise DamagedShardError("a sample is too short for its column lengths", begin)
+    lengths = iter(np.frombuffer(shard[begin:position], "<u4").tolist())
+    values = {}
+    for name, fixed in zip(names, sizes, strict=True):
+        length = next(lengths) if fixed is None else fixed
+        values[name] = shard[position : min(position + length, end)]
+        position += length
+    if position != end:
+        raise DamagedShardError("a sample's column lengths do not add up to its length", begin)
+    return values

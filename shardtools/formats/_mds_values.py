@@ -38,7 +38,7 @@ Rows = npt.NDArray[np.uint8]
 """uint8 [rows, fixed_bytes]: the bytes of a fixed-size column."""
 
 
-class Misfit(Exception):
+class MisfitError(Exception):
     """A value does not fit its column; the message says what was expected and what came."""
 
 
@@ -48,7 +48,7 @@ class ValueCodec:
 
     fixed_bytes: int | None
     encode_one: Callable[[Any], bytes]
-    """Raises Misfit."""
+    """Raises MisfitError."""
     encode_all: Callable[[Sequence[Any]], "list[bytes] | Rows"]
     """Raises anything at all when some value may not fit; ``encode_one`` then finds which."""
     decode: Callable[[bytes], Any]
@@ -78,7 +78,7 @@ def _got(value: Any) -> str:
 def _encode_bytes(value: Any) -> bytes:
     if type(value) is bytes:
         return value
-    raise Misfit(f"expected bytes, {_got(value)}")
+    raise MisfitError(f"expected bytes, {_got(value)}")
 
 
 def _encode_str(value: Any) -> bytes:
@@ -89,8 +89,8 @@ def _encode_str(value: Any) -> bytes:
             value.decode()
             return value
     except UnicodeError:
-        raise Misfit(f"expected text that is valid UTF-8, {_got(value)}") from None
-    raise Misfit(f"expected str, {_got(value)}")
+        raise MisfitError(f"expected text that is valid UTF-8, {_got(value)}") from None
+    raise MisfitError(f"expected str, {_got(value)}")
 
 
 def _encode_strs(values: Sequence[Any]) -> list[bytes]:
@@ -107,7 +107,7 @@ def _encode_json(value: Any) -> bytes:
         try:
             json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise Misfit(f"expected valid JSON, got {value[:40]!r}: {error}") from None
+            raise MisfitError(f"expected valid JSON, got {value[:40]!r}: {error}") from None
     return value
 
 
@@ -116,7 +116,7 @@ def _encode_image(magic: bytes, kind: str) -> Callable[[Any], bytes]:
         if type(value) is bytes and value.startswith(magic):
             return value
         begins = f"bytes that begin with {value[:8]!r}" if type(value) is bytes else type(value).__name__
-        raise Misfit(f"expected a {kind} image, got {begins}")
+        raise MisfitError(f"expected a {kind} image, got {begins}")
 
     return encode
 
@@ -138,12 +138,12 @@ def _scalar_codec(dtype: np.dtype[Any]) -> ValueCodec:
         number = _parse_number(value, is_float)
         allowed = (int, float, bool) if is_float else (int, bool)
         if type(number) not in allowed:
-            raise Misfit(f"expected {dtype.name}, {_got(value)}")
+            raise MisfitError(f"expected {dtype.name}, {_got(value)}")
         if is_float:
             return _float_bytes(number, dtype)
         limits = np.iinfo(dtype)
         if not int(limits.min) <= number <= int(limits.max):
-            raise Misfit(f"expected {dtype.name} ({limits.min} to {limits.max}), got {number}")
+            raise MisfitError(f"expected {dtype.name} ({limits.min} to {limits.max}), got {number}")
         return np.array(number, dtype).tobytes()
 
     def encode_all(values: Sequence[Any]) -> Rows:
@@ -163,16 +163,16 @@ def _parse_number(value: Any, is_float: bool) -> Any:
     try:
         return float(value) if is_float else int(value)
     except ValueError:
-        raise Misfit(f"expected a number as decimal text, {_got(value)}") from None
+        raise MisfitError(f"expected a number as decimal text, {_got(value)}") from None
 
 
 def _float_bytes(number: float, dtype: np.dtype[Any]) -> bytes:
     if type(number) is int and abs(number) > _WHOLE_IN_FLOAT64 and int(float(number)) != number:
-        raise Misfit(f"expected {dtype.name}, got the integer {number}, which a float cannot hold exactly")
+        raise MisfitError(f"expected {dtype.name}, got the integer {number}, which a float cannot hold exactly")
     with np.errstate(over="ignore"):
         stored = np.array(float(number), dtype)
     if np.isinf(stored) and not np.isinf(float(number)):
-        raise Misfit(f"expected {dtype.name}, got {number!r}, which is outside its range")
+        raise MisfitError(f"expected {dtype.name}, got {number!r}, which is outside its range")
     return stored.tobytes()
 
 
@@ -192,7 +192,7 @@ def _ndarray_codec(encoding: str) -> ValueCodec:
         array = _as_array(value, dtype)
         if shape is not None:
             if array.shape != shape:
-                raise Misfit(f"expected an array of shape {shape}, got shape {array.shape}")
+                raise MisfitError(f"expected an array of shape {shape}, got shape {array.shape}")
             return array.tobytes()
         dtype_id = b"" if dtype is not None else bytes([_DTYPE_IDS[array.dtype.name]])
         return dtype_id + _shape_bytes(array.shape) + array.tobytes()
@@ -218,21 +218,21 @@ def _ndarray_codec(encoding: str) -> ValueCodec:
 def _as_array(value: Any, dtype: np.dtype[Any] | None) -> npt.NDArray[Any]:
     """The value as a little-endian C-ordered array that holds it without loss."""
     if not isinstance(value, list | np.ndarray):
-        raise Misfit(f"expected an array or a list of numbers, {_got(value)}")
+        raise MisfitError(f"expected an array or a list of numbers, {_got(value)}")
     try:
         given = np.asarray(value)
     except ValueError:
-        raise Misfit(f"expected a list of numbers of one shape, {_got(value)}") from None
+        raise MisfitError(f"expected a list of numbers of one shape, {_got(value)}") from None
     if given.dtype.name not in _DTYPE_IDS:
-        raise Misfit(f"expected numbers of a type MDS has ({', '.join(_DTYPE_IDS)}), got an array of {given.dtype}")
+        raise MisfitError(f"expected numbers of a type MDS has ({', '.join(_DTYPE_IDS)}), got an array of {given.dtype}")
     if given.ndim == 0 or 0 in given.shape:
-        raise Misfit(f"expected an array with at least one dimension and no dimension of 0, got shape {given.shape}")
+        raise MisfitError(f"expected an array with at least one dimension and no dimension of 0, got shape {given.shape}")
     target = dtype if dtype is not None else given.dtype.newbyteorder("<")
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.ascontiguousarray(given.astype(target))
     exact = array == given if target.kind != "f" else np.isfinite(array) == np.isfinite(given)
     if not exact.all() or (given.dtype.kind == "f" and target.kind != "f"):
-        raise Misfit(f"expected values that {target.name} can hold, {_got(value)}")
+        raise MisfitError(f"expected values that {target.name} can hold, {_got(value)}")
     return array
 
 

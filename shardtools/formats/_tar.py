@@ -3,8 +3,10 @@
 Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format".
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import adler32
 
 from shardtools.errors import DamagedShardError
 
@@ -18,6 +20,11 @@ _AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(32 + 32 + 8 + 8 
 # The checksum counts its own eight bytes as spaces; name and size are added per member.
 _CHECKSUM_BASE = sum(_AFTER_NAME) + sum(_AFTER_SIZE) + sum(_AFTER_CHECKSUM[2:]) + 8 * ord(" ")
 _ZEROS = [bytes(n) for n in range(BLOCK + 1)]
+_REGULAR = (b"0", b"\0")
+_OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
+_PAX_LENGTH = re.compile(rb"[0-9]{1,9} ")
+_MAX_EXTENSION_BYTES = 1 << 20
+_COMPARED_BYTES = 1 << 20
 
 
 def header(name: bytes, num_bytes: int) -> bytes:
@@ -51,17 +58,33 @@ def end_of_archive(num_bytes: int) -> bytes:
 
 
 class Member(NamedTuple):
-    """A regular file in an archive."""
+    """One entry of an archive."""
 
     name: bytes
     offset: int
     """Where its first header begins, extension headers included."""
     data_offset: int
     num_bytes: int
+    kind: bytes
+    """The header's type: ``0`` for a regular file."""
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind in _REGULAR
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        return self.data_offset + self.num_bytes + -self.num_bytes % BLOCK
 
 
 def members(archive: memoryview) -> Iterator[Member]:
-    """Every regular file, in order. Understands the extension headers of foreign writers; skips folders and links.
+    """Every regular file, in order; see ``entries``."""
+    return (entry for entry in entries(archive) if entry.is_file)
+
+
+def entries(archive: memoryview) -> Iterator[Member]:
+    """Every file, folder and link, in order. Understands the extension headers of foreign writers.
 
     Raises DamagedShardError where a checksum, a size, the padding or the end marker is not as the format demands.
     """
@@ -72,6 +95,8 @@ def members(archive: memoryview) -> Iterator[Member]:
         block = bytes(archive[offset : offset + BLOCK])
         if block.count(0) == len(block):
             _check_end(archive, offset)
+            if start != offset:
+                raise DamagedShardError("an extension header stands without the member it describes", start)
             return
         _check_header(block, offset)
         num_bytes = _number(block[124:136], offset) if long_bytes is None else long_bytes
@@ -79,48 +104,57 @@ def members(archive: memoryview) -> Iterator[Member]:
         following = data_offset + num_bytes + -num_bytes % BLOCK
         if following > len(archive):
             raise DamagedShardError(f"a member of {num_bytes} bytes reaches past the end of the file", offset)
+        if archive[data_offset + num_bytes : following] != _ZEROS[following - data_offset - num_bytes]:
+            raise DamagedShardError("the padding after a member is not zero", data_offset + num_bytes)
         kind = block[156:157]
-        if kind in b"xL":
-            long_name, long_bytes = _extension(kind, bytes(archive[data_offset : data_offset + num_bytes]), offset, long_name)
+        if kind in (b"x", b"L", b"K"):
+            if num_bytes > _MAX_EXTENSION_BYTES:
+                raise DamagedShardError(f"an extension header of {num_bytes} bytes", offset)
+            if kind != b"K":  # only links have a long target
+                long_name, long_bytes = _extension(kind, bytes(archive[data_offset : data_offset + num_bytes]), offset, long_name)
             offset = following
             continue
-        if kind in (b"0", b"\0"):
-            if any(archive[data_offset + num_bytes : following]):
-                raise DamagedShardError("the padding after a member is not zero", data_offset + num_bytes)
-            yield Member(long_name if long_name is not None else _name(block), start, data_offset, num_bytes)
-        elif kind not in b"12346gS":
+        if kind not in (*_REGULAR, b"1", b"2", b"3", b"4", b"5", b"6", b"g", b"S"):
             raise DamagedShardError(f"a member of unknown type {kind!r}", offset)
+        yield Member(long_name if long_name is not None else _name(block), start, data_offset, num_bytes, kind)
         long_name = long_bytes = None
         offset = start = following
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Key and field of a member: the field begins after the first dot of the last path component."""
+    folder, slash, base = name.rpartition("/")
+    stem, _, field = base.partition(".")
+    return folder + slash + stem, field
 
 
 def _check_header(block: bytes, offset: int) -> None:
     if len(block) < BLOCK:
         raise DamagedShardError("the file ends inside a header, without an end marker", offset)
     stored = _number(block[148:156], offset)
-    if stored != sum(block) - sum(block[148:156]) + 8 * ord(" "):
+    # The low half of adler32 adds bytes up in C; below 257 of them its modulus is never reached.
+    total = (adler32(block[:256]) & 0xFFFF) + (adler32(block[256:]) & 0xFFFF) - 2
+    if stored != total - sum(block[148:156]) + 8 * ord(" "):
         raise DamagedShardError("a header's checksum does not match its bytes", offset)
 
 
 def _check_end(archive: memoryview, offset: int) -> None:
-    tail = archive[offset:]
-    if len(tail) < 2 * BLOCK:
+    if len(archive) - offset < 2 * BLOCK:
         raise DamagedShardError("the file ends without the two zero blocks that close an archive", offset)
-    # Blocks of the map are compared in C; a Python loop over a long tail would take minutes.
-    if bytes(tail).count(0) != len(tail):
-        raise DamagedShardError("there is data after the end of the archive", offset)
+    # Compared in C and piece by piece: the tail of a hostile file may be longer than memory.
+    for begin in range(offset, len(archive), _COMPARED_BYTES):
+        piece = bytes(archive[begin : begin + _COMPARED_BYTES])
+        if piece.count(0) != len(piece):
+            raise DamagedShardError("there is data after the end of the archive", begin + len(piece) - len(piece.lstrip(b"\0")))
 
 
 def _number(digits: bytes, offset: int) -> int:
     if digits[0] & 0x80:
         return int.from_bytes(digits[1:], "big")  # GNU base-256, for members of 8 GiB and more
-    text = digits.strip(b" \0")
-    if not text:
-        return 0
-    try:
-        return int(text, 8)
-    except ValueError:
-        raise DamagedShardError(f"a header's number is not octal: {digits!r}", offset) from None
+    match = _OCTAL.fullmatch(digits)
+    if match is None:
+        raise DamagedShardError(f"a header's number is not octal: {digits!r}", offset)
+    return int(match[1] or b"0", 8)
 
 
 def _name(block: bytes) -> bytes:
@@ -134,16 +168,22 @@ def _extension(kind: bytes, data: bytes, offset: int, long_name: bytes | None) -
     if kind == b"L":
         return data.partition(b"\0")[0], None
     long_bytes = None
-    while data:
-        length_text, _, _ = data.partition(b" ")
-        length = int(length_text) if length_text.isdigit() else 0
-        record = data[len(length_text) + 1 : length]
-        if length < len(length_text) + 3 or not record.endswith(b"\n"):
+    begin = 0
+    while begin < len(data):
+        head = _PAX_LENGTH.match(data, begin)
+        end = begin + int(head[0]) if head else 0
+        if head is None or end <= head.end() or end > len(data) or data[end - 1 : end] != b"\n":
             raise DamagedShardError("an extension header cannot be parsed", offset)
-        name, _, value = record[:-1].partition(b"=")
+        name, _, value = data[head.end() : end - 1].partition(b"=")
         if name == b"path":
             long_name = value
-        elif name == b"size" and value.isdigit():
-            long_bytes = int(value)
-        data = data[length:]
+        elif name == b"size":
+            long_bytes = _pax_size(value, offset)
+        begin = end
     return long_name, long_bytes
+
+
+def _pax_size(value: bytes, offset: int) -> int:
+    if len(value) > 20 or not value.isdigit():
+        raise DamagedShardError(f"an extension header's size is not a number: {value[:20]!r}", offset)
+    return int(value)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shardtools.errors import DamagedShardError, UsageError
-from shardtools.formats import Chunk, ShardFacts, StoredSample
-from shardtools.formats._mds_shard import MAX_SHARD_BYTES, MdsShardFile, ShardHeader, parse_header
-from shardtools.formats._mds_values import Misfit, Rows, ValueCodec, codec
+from shardtools.errors import UsageError
+from shardtools.formats import Audit, Chunk, ShardFacts, StoredSample, _mds_audit, _values
+from shardtools.formats._mds_shard import MAX_SHARD_BYTES, MdsShardFile, ShardHeader, parse_header, split_row
+from shardtools.formats._mds_values import MisfitError, Rows, ValueCodec, codec
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.storage import ObjectWriter
 
@@ -50,6 +50,10 @@ class Mds:
                 raise UsageError(f"expected --hashes of {', '.join(_HASHES)}, got {name!r}")
         object.__setattr__(self, "hashes", tuple(sorted(set(self.hashes))))
 
+    @property
+    def key_name(self) -> str | None:
+        return self.key_column
+
     def shard_name(self, number: int, width: int) -> str:
         return f"shard.{number:0{max(width, 5)}d}.mds" + (".zstd" if self.compression else "")
 
@@ -71,9 +75,15 @@ class Mds:
         names, sizes = header.config["column_names"], header.config["column_sizes"]
         key_column = self.key_column if self.key_column in names else None
         for i in range(len(offsets) - 1):
-            values = _split_row(shard, int(offsets[i]), int(offsets[i + 1]), names, sizes)
+            values = split_row(shard, int(offsets[i]), int(offsets[i + 1]), names, sizes)
             key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column else f"{i:08d}"
             yield StoredSample(key, int(offsets[i]), values)
+
+    def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
+        return _mds_audit.samples(shard, audit, self.key_column)
+
+    def decode(self, field: Field, data: bytes) -> Any:
+        return _values.decode(field.encoding, data)
 
     def _columns(self, fields: Sequence[Field]) -> list[Field]:
         for field in fields:
@@ -176,7 +186,7 @@ class MdsEncoder:
     def _encode_columns(self, batch: Batch) -> list[list[bytes] | Rows]:
         columns = [value_codec.encode_all(self._values(batch, field)) for field, value_codec in self._columns]
         if sum(len(value) for column in columns if isinstance(column, list) for value in column) > self.max_budget_bytes:
-            raise Misfit("too much for one shard")
+            raise MisfitError("too much for one shard")
         return columns
 
     def _without_misfits(self, batch: Batch, reject: RejectSink) -> Batch:
@@ -198,7 +208,7 @@ class MdsEncoder:
                 return Reject("missing-field", where, f"expected {field.encoding} in the field {field.name!r}, got none; {flag}")
             try:
                 row_bytes += len(value_codec.encode_one(values[i]))
-            except Misfit as misfit:
+            except MisfitError as misfit:
                 hint = f"--columns {field.name}={'bytes' if type(values[i]) is bytes else 'json'} takes any value"
                 head = values[i] if type(values[i]) is bytes else repr(values[i]).encode(errors="backslashreplace")
                 return Reject("wrong-type", where, f"field {field.name!r}: {misfit}; {hint}", head[:64])
@@ -238,19 +248,3 @@ def _named(name: str, facts: ShardFacts) -> dict[str, Any]:
         "raw_data": {**raw, "basename": name.removesuffix(".zstd")},
         "zip_data": {**compressed, "basename": name},
     }
-
-
-def _split_row(shard: memoryview, begin: int, end: int, names: Sequence[str], sizes: Sequence[int | None]) -> dict[str, memoryview]:
-    num_variable = sum(size is None for size in sizes)
-    position = begin + 4 * num_variable
-    if position > end:
-        raise DamagedShardError("a sample is too short for its column lengths", begin)
-    lengths = iter(np.frombuffer(shard[begin:position], "<u4").tolist())
-    values = {}
-    for name, fixed in zip(names, sizes, strict=True):
-        length = next(lengths) if fixed is None else fixed
-        values[name] = shard[position : min(position + length, end)]
-        position += length
-    if position != end:
-        raise DamagedShardError("a sample's column lengths do not add up to its length", begin)
-    return values

@@ -11,7 +11,7 @@ import orjson
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.formats import Chunk, ShardFacts, StoredSample, _tar
+from shardtools.formats import Audit, Chunk, ShardFacts, StoredSample, _tar, _text_values, _wds_audit
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.storage import ObjectWriter
 
@@ -26,6 +26,10 @@ class Wds:
     default_shard_bytes: ClassVar[int] = 256 << 20
     max_value_bytes: ClassVar[int] = _tar.MAX_MEMBER_BYTES
     index_name: ClassVar[str | None] = None
+
+    @property
+    def key_name(self) -> str | None:
+        return None
 
     def shard_name(self, number: int, width: int) -> str:
         return f"train-{number:0{max(width, 6)}d}.tar"
@@ -44,7 +48,7 @@ class Wds:
         key, offset = "", 0
         values: dict[str, memoryview] = {}
         for member in _tar.members(shard):
-            member_key, field = split_member(member.name.decode("utf-8", "surrogateescape"))
+            member_key, field = _tar.split_name(member.name.decode("utf-8", "surrogateescape"))
             if values and (member_key != key or field in values):
                 yield StoredSample(key, offset, values)
                 values = {}
@@ -54,12 +58,11 @@ class Wds:
         if values:
             yield StoredSample(key, offset, values)
 
+    def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
+        return _wds_audit.samples(shard, audit)
 
-def split_member(name: str) -> tuple[str, str]:
-    """Key and field of a member: the field begins after the first dot of the last path component."""
-    folder, slash, base = name.rpartition("/")
-    stem, _, field = base.partition(".")
-    return folder + slash + stem, field
+    def decode(self, field: Field, data: bytes) -> Any:
+        return _text_values.decode(field.encoding, data)
 
 
 class WdsEncoder:

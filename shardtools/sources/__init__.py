@@ -49,6 +49,8 @@ class Survey:
     """Choices made and warnings, each a sentence for people."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Inputs left out by policy, counted by reason."""
+    expected_bytes: int = 0
+    """Stored bytes of the whole dataset: exact for files, estimated otherwise."""
     newest_ns: int = 0
     """The latest modification time of any input, in nanoseconds since 1970."""
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shardtools.keys import is_legal_field
 from shardtools.plan import identity
 from shardtools.sample import HEAD_BYTES, Batch, Reject, RejectSink
 from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout
@@ -16,6 +15,11 @@ _BATCH_SAMPLES = 256
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read call returns at most 2 GiB - 4 KiB.
 _MAX_READ_BYTES = 1 << 30
+
+_ILLEGAL_FIELD = "expected an extension of letters, digits, _ and inner dots, got {!r}; rename the file or choose another --group"
+_TWO_FILES = "expected one file for the field {!r} of a sample, got {} too; rename one or choose --group file"
+_MISSING_FIELD = "expected a file for the field {0!r} too, got only {1}; --fields marks a field that may be missing with {0}?"
+_NO_LABEL = "expected the file in a folder that names its label, got it beside those folders; move it or leave --label-from out"
 
 PlannedFile = tuple[str, int, bytes]
 """Field, planned size, name."""
@@ -42,8 +46,10 @@ class FileReader:
         for packed in extents:
             key, root, folder, *rest = identity(packed).split(b"\0")
             files = [(rest[i].decode(), int(rest[i + 1]), rest[i + 2]) for i in range(0, len(rest), 3)]
-            values = self._read_sample(int(root), folder, files)
-            if values is None:
+            try:
+                values = self._read_sample(int(root), folder, files)
+            except _RefusedError as refused:
+                self._reject(refused.reject)
                 continue
             batch.keys.append(key)
             origins.append(join(folder, files[0][2]))
@@ -60,48 +66,38 @@ class FileReader:
         origins: list[bytes] = []
         return Batch([], {name: [] for name in self._names}, lambda i: shown(origins[i])), origins, 0
 
-    def _read_sample(self, root: int, folder: bytes, files: Sequence[PlannedFile]) -> dict[str, Any] | None:
-        """The sample's values by stored name; None after a reject."""
+    def _read_sample(self, root: int, folder: bytes, files: Sequence[PlannedFile]) -> dict[str, Any]:
+        """The sample's values by stored name. Raises _RefusedError for a bad sample."""
         values: dict[str, Any] = {}
         taken: dict[str, bytes] = {}
         for field, num_bytes, name in files:
+            path = join(folder, name)
             rule = self._rule_of.get(field)
             if rule is None:
-                continue
-            path = join(folder, name)
+                if self._layout.leaves_out:
+                    continue
+                raise _RefusedError("illegal-field", path, _ILLEGAL_FIELD.format(field))
             if rule.name in taken:
-                sentence = f"expected one file for the field {rule.name!r} of a sample, got {shown(taken[rule.name])} too; rename one or choose --group file"
-                return self._refuse("two-files-one-field", path, sentence)
-            if not is_legal_field(field):
-                sentence = (
-                    f"expected an extension of letters, digits, _ and inner dots, got {field!r}; rename the file or choose another --group"
-                )
-                return self._refuse("illegal-field", path, sentence)
-            data = self._read_file(root, path, num_bytes)
-            if data is None:
-                return None
-            values[self._layout.stored_names[field]] = data
+                raise _RefusedError("two-files-one-field", path, _TWO_FILES.format(rule.name, shown(taken[rule.name])))
+            values[self._layout.stored_names[field]] = self._read_file(root, path, num_bytes)
             taken[rule.name] = path
-        for name in self._required:
-            if name not in taken:
-                sentence = f"expected a file for the field {name!r} too, got only {', '.join(taken) or 'others'}; --fields marks a field optional with {name}?"
-                return self._refuse("missing-field", join(folder, files[0][2]), sentence)
+        first = join(folder, files[0][2])
+        for required in self._required:
+            if required not in taken:
+                raise _RefusedError("missing-field", first, _MISSING_FIELD.format(required, ", ".join(taken) or "others"))
         if self._layout.labels is not None:
             values[LABEL_FIELD] = self._layout.label_of.get(folder.partition(b"/")[0])
             if values[LABEL_FIELD] is None:
-                sentence = (
-                    "expected the file in a folder that names its label, got it beside those folders; move it or leave --label-from out"
-                )
-                return self._refuse("no-label", join(folder, files[0][2]), sentence)
+                raise _RefusedError("no-label", first, _NO_LABEL)
         if self._layout.keep_path:
-            values[PATH_FIELD] = shown(join(folder, files[0][2]))
+            values[PATH_FIELD] = shown(first)
         return values
 
-    def _read_file(self, root: int, path: bytes, num_bytes: int) -> bytes | None:
-        """The file's bytes, exactly as many as planned; None after a reject."""
+    def _read_file(self, root: int, path: bytes, num_bytes: int) -> bytes:
+        """The file's bytes, exactly as many as planned."""
         if num_bytes > self._layout.max_file_bytes:
             limit = self._layout.max_file_bytes
-            return self._refuse(
+            raise _RefusedError(
                 "too-large", path, f"expected at most {limit} bytes, the most the format can hold in one field, got {num_bytes}"
             )
         try:
@@ -115,17 +111,22 @@ class FileReader:
         except OSError as error:
             gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
             remedy = "it was removed after planning, or is a link to nothing" if gone else "give this user the permission to read it"
-            return self._refuse("unreadable", path, f"expected a readable file, got: {error.strerror}; {remedy}")
+            raise _RefusedError("unreadable", path, f"expected a readable file, got: {error.strerror}; {remedy}") from None
         if len(data) != num_bytes:
             got = f"more than {num_bytes}" if len(data) > num_bytes else str(len(data))
             sentence = (
                 f"expected the {num_bytes} bytes it had when the run was planned, got {got}; run again when nothing writes to the input"
             )
-            return self._refuse("changed", path, sentence, data[:HEAD_BYTES])
+            raise _RefusedError("changed", path, sentence, data[:HEAD_BYTES])
         return data
 
-    def _refuse(self, reason: str, path: bytes, sentence: str, head: bytes = b"") -> None:
-        self._reject(Reject(reason, shown(path), sentence, head))
+
+class _RefusedError(Exception):
+    """A sample cannot be taken; carries what the sink is told."""
+
+    def __init__(self, reason: str, path: bytes, sentence: str, head: bytes = b"") -> None:
+        super().__init__(sentence)
+        self.reject = Reject(reason, shown(path), sentence, head)
 
 
 def join(folder: bytes, name: bytes) -> bytes:

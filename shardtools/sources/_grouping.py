@@ -8,15 +8,15 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from shardtools.errors import UsageError
+from shardtools.keys import is_legal_field
 from shardtools.units import plural
 
 NO_EXTENSION_FIELD = "bin"
 """The field of a file without an extension; readers drop members that have none."""
-_KINDS = {
-    "image": ["avif", "bmp", "cr2", "dng", "exr", "gif", "heic", "heif", "jp2", "jpeg", "jpg", "pgm", "png", "ppm", "qoi", "svg", "tga", "tif", "tiff", "webp"],
-    "audio": ["aac", "aiff", "flac", "m4a", "mp3", "ogg", "opus", "wav", "wma"],
-    "video": ["avi", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "webm", "wmv"],
-}
+_IMAGES = "avif bmp cr2 dng exr gif heic heif jp2 jpeg jpg pgm png ppm qoi svg tga tif tiff webp"
+_AUDIO = "aac aiff flac m4a mp3 ogg opus wav wma"
+_VIDEO = "avi m4v mkv mov mp4 mpeg mpg webm wmv"
+_KINDS = {kind: frozenset(words.split()) for kind, words in (("image", _IMAGES), ("audio", _AUDIO), ("video", _VIDEO))}
 _KIND_OF = {extension: kind for kind, extensions in _KINDS.items() for extension in extensions}
 _MIXED_COLUMN = "data"
 
@@ -59,7 +59,7 @@ def groups(entries: Iterable[bytes], rule: str) -> Iterator[Group]:
             stem, extension = split_name(name, rule)
             field = fields.get(extension)
             if field is None:
-                field = fields[extension] = _field_name(extension)
+                field = fields[extension] = _field_name(extension, rule)
             stems.setdefault(stem, []).append((field, num_bytes, modified_ns, name))
         for stem, members in stems.items():
             if len(members) > 1:
@@ -101,7 +101,7 @@ def choose_rule(entries: Sequence[bytes], aliases: dict[str, str]) -> tuple[str,
 
 def field_rules(sets: FieldSets) -> tuple[FieldRule, ...]:
     """The fields a folder has when the user named none: media of several kinds count as one field, lone files of any kind too."""
-    extensions = sorted({extension for fields in sets for extension in fields})
+    extensions = sorted({extension for fields in sets for extension in fields if is_legal_field(extension)})
     if len(extensions) > 1 and all(len(fields) == 1 for fields in sets):
         kinds = {_KIND_OF.get(extension, _MIXED_COLUMN) for extension in extensions}
         return (FieldRule(kinds.pop() if len(kinds) == 1 else _MIXED_COLUMN, tuple(extensions)),)
@@ -133,8 +133,10 @@ def parse_field_rules(text: str) -> tuple[FieldRule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.name))
 
 
-def _field_name(extension: bytes) -> str:
-    return extension.decode("utf-8", "backslashreplace").lower() if extension else NO_EXTENSION_FIELD
+def _field_name(extension: bytes, rule: str) -> str:
+    name = extension.decode("utf-8", "backslashreplace").lower() if extension else NO_EXTENSION_FIELD
+    # Where the key holds the whole file name, nothing is lost by a plainer field.
+    return NO_EXTENSION_FIELD if rule == "file" and not is_legal_field(name) else name
 
 
 def _has_two_dots(entry: bytes) -> bool:

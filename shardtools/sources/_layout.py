@@ -19,6 +19,8 @@ class Layout:
     """Everything about fields that planning settled; part of the recipe."""
 
     rules: tuple[FieldRule, ...]
+    leaves_out: bool
+    """Files that no rule names are left out, since the user named the fields; otherwise their sample is bad."""
     labels: tuple[str, ...] | None
     """Names of the top-level folders, sorted by bytes; a sample's label is its folder's index here."""
     keep_path: bool

@@ -51,6 +51,7 @@ class Files:
         _refuse_repeats(extents, [given.root for given in request.inputs])
         layout = Layout(
             rules=self.fields if self.fields is not None else field_rules(sets),
+            leaves_out=self.fields is not None,
             labels=label_names([_folder(packed) for packed in extents]) if self.label_from_dir else None,
             keep_path=self.keep_path,
             keep_extensions=request.format.index_name is None,
@@ -63,7 +64,7 @@ class Files:
             notes.append("labels are packed in folder order, and class-sorted shards train badly: add --shuffle --seed S")
         weights, costs = _sizes(extents, fields, layout, request)
         budget = request.format.encoder(fields, request.limit.num_bytes).budget_bytes
-        skipped = sum((found.skipped for found in scans), layout.left_out(sets))
+        skipped = sum((found.skipped for found in scans), layout.left_out(sets) if layout.leaves_out else Counter())
         return Survey(
             source=replace(self, group=rule, layout=layout),
             fields=fields,
@@ -71,6 +72,7 @@ class Files:
             preview=[packed.partition(b"\0")[0].decode() for packed in extents[:_PREVIEW_KEYS]],
             notes=notes + escape_note(escaped) + _notes(sets, scans, layout),
             skipped=dict(sorted(skipped.items())),
+            expected_bytes=sum(costs),
             newest_ns=max(found.newest_ns for found in scans),
         )
 

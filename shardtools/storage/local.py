@@ -7,7 +7,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -194,10 +194,8 @@ def _remove_tree(path: str) -> None:
 
 
 def _ignore_missing(action: Callable[[], _T]) -> None:
-    try:
+    with suppress(FileNotFoundError):
         action()
-    except FileNotFoundError:
-        pass
 
 
 def _sync_folder(path: str) -> None:

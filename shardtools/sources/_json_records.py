@@ -1,0 +1,114 @@
+"""Parsing blocks of JSON lines into records, with a reason for every line that is none."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from shardtools.sample import HEAD_BYTES
+from shardtools.sources._lines import LineBlock
+
+_BOM = b"\xef\xbb\xbf"
+# orjson reads whole numbers above 64 bits as floats; json keeps every digit.
+_LONG_NUMBER = re.compile(rb"\d{20}")
+
+Record = dict[str, Any]
+
+
+class BadLine(NamedTuple):
+    """A line that holds no record."""
+
+    offset: int
+    reason: str
+    sentence: str
+    head: bytes
+
+
+class Records(NamedTuple):
+    """The records of a block, with each one's line and byte offset."""
+
+    values: Sequence[Record]
+    lines: Sequence[bytes]
+    offsets: Sequence[int]
+
+    def take(self, kept: Iterable[int]) -> "Records":
+        """The records at the indices ``kept``, in that order."""
+        indices = list(kept)
+        return Records([self.values[i] for i in indices], [self.lines[i] for i in indices], [self.offsets[i] for i in indices])
+
+
+def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], None], keep_digits: bool) -> Records:
+    """The block's records. Blank lines are none, and not bad either.
+
+    ``keep_digits`` keeps whole numbers above 64 bits exact, for fields that are stored as JSON again.
+    """
+    lines, offsets = block.lines, block.offsets()
+    if block.offset == 0 and lines[0].startswith(_BOM):
+        lines[0] = lines[0][len(_BOM) :]
+    if block.is_too_long:
+        sentence = f"expected lines of at most {max_line_bytes} bytes, got a longer one; --max-line-bytes raises the limit"
+        on_bad(BadLine(block.offset, "line-too-long", sentence, lines[0]))
+        return Records([], [], [])
+    values = _parse_all(lines, max_line_bytes)
+    if values is None:
+        values, lines, offsets = _parse_each(lines, offsets, max_line_bytes, on_bad)
+    if keep_digits:
+        values = [json.loads(line) if _LONG_NUMBER.search(line) else value for value, line in zip(values, lines, strict=True)]
+    return Records(values, lines, offsets)
+
+
+def _parse_all(lines: Sequence[bytes], max_line_bytes: int) -> list[Record] | None:
+    """None as soon as one line is anything but a record."""
+    if max(map(len, lines)) > max_line_bytes:
+        return None
+    try:
+        values = list(map(orjson.loads, lines))
+    except orjson.JSONDecodeError:
+        return None
+    return values if set(map(type, values)) == {dict} else None
+
+
+def _parse_each(
+    lines: Sequence[bytes], offsets: Sequence[int], max_line_bytes: int, on_bad: Callable[[BadLine], None]
+) -> tuple[list[Record], list[bytes], list[int]]:
+    values, kept, kept_offsets = [], [], []
+    for line, offset in zip(lines, offsets, strict=True):
+        if not line.strip():
+            continue
+        try:
+            value = _parse_line(line, max_line_bytes)
+        except ValueError as error:
+            reason, sentence = error.args
+            on_bad(BadLine(offset, reason, sentence, line[:HEAD_BYTES]))
+            continue
+        values.append(value)
+        kept.append(line)
+        kept_offsets.append(offset)
+    return values, kept, kept_offsets
+
+
+def _parse_line(line: bytes, max_line_bytes: int) -> Record:
+    """Raises ValueError with the reason and a sentence."""
+    if len(line) > max_line_bytes:
+        sentence = f"expected lines of at most {max_line_bytes} bytes, got {len(line)}; --max-line-bytes raises the limit"
+        raise ValueError("line-too-long", sentence)
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(*_syntax_fault(line, error)) from None
+    if type(value) is not dict:
+        raise ValueError("not-an-object", f'expected one JSON object a line, got {type(value).__name__}; wrap it as {{"text": ...}}')
+    return value
+
+
+def _syntax_fault(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
+    try:
+        line.decode()
+    except UnicodeDecodeError as fault:
+        return "invalid-utf8", f"expected UTF-8, got byte 0x{line[fault.start]:02x} at position {fault.start} of the line; convert the file"
+    if "surrogate" in str(error):
+        return "lone-surrogate", f"expected text that is valid Unicode, got half a surrogate pair: {error}"
+    hint = "; NaN and Infinity are not JSON, write null" if re.search(rb"NaN|Infinity", line) else ""
+    return "invalid-json", f"expected valid JSON, got: {error}{hint}"

@@ -1,0 +1,148 @@
+"""How records become samples: their keys, which record field becomes which field, and what makes a record bad."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+from shardtools import keys
+from shardtools.errors import UsageError
+from shardtools.sample import Batch, Field, Reject, RejectSink
+from shardtools.sources._infer import infer_fields
+from shardtools.sources._json_records import Record, Records
+
+PATH_FIELD = "path"
+RECORD_FIELD = "json"
+Place = Callable[[int], str]
+"""Names the line at a byte offset, for messages."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One field of the dataset and the record field it is made of."""
+
+    name: str
+    record_field: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """Everything about fields that planning settled; part of the recipe."""
+
+    key: str | None
+    """The record field that is the key. None: ``{path without suffix}/{byte offset, 12 digits}``."""
+    mappings: tuple[Mapping, ...]
+    known: tuple[str, ...] | None
+    """The record fields there may be; None: any, those that are not mapped are left out."""
+    keep_record: bool
+    """A field ``json`` holds the record's own bytes."""
+    keep_path: bool
+    """A field ``path`` holds the key before it was escaped."""
+    keep_digits: bool
+    """Whole numbers above 64 bits stay exact."""
+
+    def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink) -> Batch:
+        """The records that are sound; ``prefix`` is their file's part of keys made of offsets."""
+        raw_keys = self._raw_keys(records, prefix)
+        if not self._all_sound(records, raw_keys):
+            kept = [i for i, raw in enumerate(raw_keys) if self._is_sound(records, i, raw, place, reject)]
+            records = records.take(kept)
+            raw_keys = [raw_keys[i] for i in kept]
+        columns: dict[str, list[Any]] = {}
+        for mapping in self.mappings:
+            columns[mapping.name] = [record.get(mapping.record_field) for record in records.values]
+        if self.keep_record:
+            columns[RECORD_FIELD] = [line.removesuffix(b"\r") for line in records.lines]
+        if self.keep_path:
+            columns[PATH_FIELD] = [(raw or b"").decode("utf-8", "backslashreplace") for raw in raw_keys]
+        offsets = records.offsets
+        return Batch(self._keys(raw_keys, prefix), columns, lambda i: place(offsets[i]))
+
+    def _raw_keys(self, records: Records, prefix: bytes) -> Sequence[bytes | None]:
+        if self.key is None:
+            return [b"%b/%012d" % (prefix, offset) for offset in records.offsets]
+        return [_key_bytes(record.get(self.key)) for record in records.values]
+
+    def _keys(self, raw_keys: Sequence[bytes | None], prefix: bytes) -> list[bytes]:
+        found = [raw for raw in raw_keys if raw is not None]
+        if self.key is None and found:
+            # One look at the prefix serves all: digits never need escaping.
+            escaped = keys.escape_key(found[0])
+            digits = found[0][len(prefix) :]
+            if escaped == found[0] and len(found[-1]) <= keys.MAX_KEY_BYTES:
+                return found
+            if escaped.endswith(digits) and len(escaped) + len(found[-1]) - len(found[0]) <= keys.MAX_KEY_BYTES:
+                start = escaped[: -len(digits)]
+                return [start + raw[len(prefix) :] for raw in found]
+        return list(map(keys.escape_key, found))
+
+    def _all_sound(self, records: Records, raw_keys: Sequence[bytes | None]) -> bool:
+        if self.key is not None and None in raw_keys:
+            return False
+        if self.known is None:
+            return True
+        # With as many fields as there are known ones, a record that has all of these has no other.
+        if set(map(len, records.values)) - {len(self.known)}:
+            return False
+        try:
+            for name in self.known:
+                list(map(itemgetter(name), records.values))
+        except KeyError:
+            return False
+        return True
+
+    def _is_sound(self, records: Records, i: int, raw: bytes | None, place: Place, reject: RejectSink) -> bool:
+        record, where, head = records.values[i], place(records.offsets[i]), records.lines[i][:64]
+        if raw is None:
+            got = repr(record[self.key])[:60] if self.key in record else "none"
+            reject(Reject("no-key", where, f"expected text or a whole number in the key field {self.key!r}, got {got}", head))
+            return False
+        if self.known is not None and (unknown := sorted(record.keys() - set(self.known))):
+            sentence = f"expected only the fields of the first records, got {unknown[0]!r} too; --map names the fields to take"
+            reject(Reject("unknown-field", where, sentence, head))
+            return False
+        return True
+
+
+def settle_layout(
+    draft: RecordLayout, mappings: tuple[Mapping, ...] | None, records: Sequence[Record], encodings: dict[str, str], key_column: str | None
+) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
+    """Layout and fields from the first records, with notes on the types.
+
+    ``mappings`` None takes every record field; ``encodings`` are the user's, in place of inferred ones. Raises UsageError
+    for a name no record has.
+    """
+    inferred, reasons = infer_fields(records)
+    by_name = {field.name: field for field in inferred}
+    closed = mappings is None
+    # A record field that is the key and is called like the key column is that column.
+    is_key_column = draft.key is not None and draft.key == key_column
+    if mappings is None:
+        mappings = tuple(Mapping(name, name) for name in sorted(by_name) if not (is_key_column and name == draft.key))
+    fields = []
+    for mapping in mappings:
+        if mapping.record_field not in by_name:
+            raise UsageError(f"expected record fields among {', '.join(sorted(by_name))}, got {mapping.record_field!r}")
+        inferred_field = by_name[mapping.record_field]
+        fields.append(Field(mapping.name, encodings.get(mapping.name, inferred_field.encoding), mapping.optional))
+    unknown = sorted(encodings.keys() - {field.name for field in fields})
+    if unknown:
+        raise UsageError(f"expected --columns among {', '.join(sorted(field.name for field in fields))}, got {unknown[0]!r}")
+    layout = replace(
+        draft,
+        mappings=mappings,
+        known=tuple(sorted(by_name)) if closed else None,
+        keep_digits=any(field.encoding == "json" for field in fields),
+    )
+    notes = ["fields: " + ", ".join(f"{field.name} {field.encoding}" for field in fields)]
+    as_json = [f"{m.name} ({reasons[m.record_field]})" for m in mappings if m.record_field in reasons and m.name not in encodings]
+    if as_json:
+        notes.append("stored as json: " + ", ".join(as_json))
+    return layout, tuple(fields), notes
+
+
+def _key_bytes(value: Any) -> bytes | None:
+    if type(value) is int:
+        return b"%d" % value
+    return value.encode() if type(value) is str and value else None
