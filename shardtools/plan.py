@@ -66,6 +66,8 @@ class Partition:
     input_bytes: int
     num_samples: int | None
     """None where only reading can tell."""
+    num_shards: int
+    """Exact where stored sizes are known from metadata, else estimated."""
 
     def identity_digest(self) -> str:
         """SHA-256 of the extents without versions."""
@@ -182,15 +184,16 @@ def cut_exactly(
     target = partition_bytes(total_in, total_out / total_in if total_in else 1.0, shard_bytes)
     whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _ESTIMATE_MARGIN
     partitions: list[Partition] = []
-    begin = weight = 0
+    begin = weight = num_shards = 0
     for i, new_shard in enumerate(_Shards(budget_bytes, limit.num_samples).boundaries(costs)):
         full = weight >= target if whole_shards else weight + weights[i] > target
         if i > begin and full and (new_shard or not whole_shards):
-            partitions.append(Partition(len(partitions), extents[begin:i], weight, i - begin))
-            begin, weight = i, 0
+            partitions.append(Partition(len(partitions), extents[begin:i], weight, i - begin, num_shards))
+            begin, weight, num_shards = i, 0, 0
         weight += weights[i]
+        num_shards += new_shard or i == begin
     if begin < len(extents):
-        partitions.append(Partition(len(partitions), extents[begin:], weight, len(extents) - begin))
+        partitions.append(Partition(len(partitions), extents[begin:], weight, len(extents) - begin, num_shards))
     return partitions
 
 

@@ -5,31 +5,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from shardtools.build.order import Order
 from shardtools.build.publish import Publisher
 from shardtools.build.receipts import BUILD_FOLDER, KEPT_PLAN_NAME, PLAN_NAME
 from shardtools.build.write import BuildTask
 from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, StorageError, UsageError
-from shardtools.formats import ShardFormat
 from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit
-from shardtools.sources import Source, Survey, SurveyRequest, resolve_inputs
+from shardtools.sources import Survey, SurveyRequest, resolve_inputs
 from shardtools.storage import Storage, open_storage
 from shardtools.units import Budget, plural
-
-
-@dataclass(frozen=True)
-class Order:
-    """What the user asks for, before planning settles it into a recipe."""
-
-    source: Source
-    format: ShardFormat
-    limit: ShardLimit | None = None
-    """None: the format's default size."""
-    shuffle_seed: int | None = None
-    encodings: dict[str, str] = field(default_factory=dict)
-    """MDS encodings by field, in place of the inferred ones."""
 
 
 @dataclass(frozen=True)

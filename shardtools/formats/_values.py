@@ -17,6 +17,7 @@ _DECIMALS: Mapping[str, Callable[[str], Any]] = {"str_int": int, "str_float": fl
 _OPAQUE = ("pkl", "pil", "jpegarray", "jpeg_array", "list[pil]", "list[jpeg]", "list[png]")
 """Encodings of MDSWriter whose values stay bytes here; a pickle would run code."""
 
+
 def is_opaque(encoding: str) -> bool:
     """Whether values of this encoding are kept as bytes and never looked into."""
     return encoding in _OPAQUE

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
@@ -51,12 +51,21 @@ class Survey:
     """Inputs left out by policy, counted by reason."""
     expected_bytes: int = 0
     """Stored bytes of the whole dataset: exact for files, estimated otherwise."""
+    num_twins: int = 0
+    """Keys that differ from another only by case or Unicode form, where planning knows all keys."""
     newest_ns: int = 0
     """The latest modification time of any input, in nanoseconds since 1970."""
 
 
 class Source(Protocol):
     """A frozen dataclass whose fields are the source's options."""
+
+    file_suffixes: ClassVar[tuple[str, ...]]
+    """Lower-case endings of the files that are this source's without being asked; none: whatever no other source claims."""
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> "Source":
+        """The source with the options a user gave, by the names of the command line; None where nothing was said."""
 
     def survey(self, request: SurveyRequest) -> Survey:
         """Plan from metadata and at most the first 1,000 records."""

@@ -11,20 +11,16 @@ from shardtools.sources._lines import DamagedStreamError, LineBlock, Window, exp
 from shardtools.sources._scan import scan
 from shardtools.sources._windows import LineFile
 
-SUFFIXES = (b".jsonl", b".ndjson", b".json")
-COMPRESSIONS = (b".gz", b".zst")
+LINE_SUFFIXES = tuple(kind + compression for kind in (".jsonl", ".ndjson") for compression in ("", ".gz", ".zst"))
+"""What marks a file in a folder as JSON lines; ``.json`` does not, since it usually is one document."""
+_SUFFIXES = (b".jsonl", b".ndjson", b".json")
+_COMPRESSIONS = (b".gz", b".zst")
 _INFERENCE_RECORDS = 1000
-
-
-def has_line_suffix(path: bytes) -> bool:
-    """Whether a file in a folder counts as JSON lines; ``.json`` alone does not, it usually is one document."""
-    stem = _without(path.lower(), COMPRESSIONS)
-    return stem.endswith((b".jsonl", b".ndjson"))
 
 
 def key_prefix(path: bytes) -> bytes:
     """The file's part of keys made of offsets: its path without data suffix."""
-    return _without(_without(path, COMPRESSIONS), SUFFIXES)
+    return _without(_without(path, _COMPRESSIONS), _SUFFIXES)
 
 
 def line_files(inputs: Sequence[Input]) -> tuple[list[LineFile], dict[str, int]]:
@@ -37,7 +33,7 @@ def line_files(inputs: Sequence[Input]) -> tuple[list[LineFile], dict[str, int]]
         for entry in found.entries:
             folder, name, num_bytes, modified_ns = entry.split(b"\0")
             path = os.path.join(folder, name)
-            if given.paths is None and not has_line_suffix(path):
+            if given.paths is None and not os.fsdecode(path).lower().endswith(LINE_SUFFIXES):
                 skipped["not JSON lines"] += 1
                 continue
             size = max(int(num_bytes), 0)

@@ -18,7 +18,7 @@ Place = Callable[[int], str]
 
 
 @dataclass(frozen=True)
-class Mapping:
+class FieldMapping:
     """One field of the dataset and the record field it is made of."""
 
     name: str
@@ -32,7 +32,7 @@ class RecordLayout:
 
     key: str | None
     """The record field that is the key. None: ``{path without suffix}/{byte offset, 12 digits}``."""
-    mappings: tuple[Mapping, ...]
+    mappings: tuple[FieldMapping, ...]
     known: tuple[str, ...] | None
     """The record fields there may be; None: any, those that are not mapped are left out."""
     keep_record: bool
@@ -105,8 +105,24 @@ class RecordLayout:
         return True
 
 
+def parse_mappings(text: str) -> tuple[FieldMapping, ...]:
+    """``txt=text,cls=label?``: the field, the record field it is made of, ``?`` where records may lack it."""
+    mappings = []
+    for part in text.split(","):
+        name, separator, record_field = (piece.strip() for piece in part.partition("="))
+        optional = record_field.endswith("?")
+        mappings.append(FieldMapping(name, record_field.removesuffix("?"), optional))
+        if not (name and separator and mappings[-1].record_field) or name in [mapping.name for mapping in mappings[:-1]]:
+            raise UsageError(f"expected --map as FIELD=RECORD_FIELD,... with every field once, got {text!r}")
+    return tuple(sorted(mappings, key=lambda mapping: mapping.name))
+
+
 def settle_layout(
-    draft: RecordLayout, mappings: tuple[Mapping, ...] | None, records: Sequence[Record], encodings: dict[str, str], key_column: str | None
+    draft: RecordLayout,
+    mappings: tuple[FieldMapping, ...] | None,
+    records: Sequence[Record],
+    encodings: dict[str, str],
+    key_column: str | None,
 ) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
     """Layout and fields from the first records, with notes on the types.
 
@@ -119,7 +135,7 @@ def settle_layout(
     # A record field that is the key and is called like the key column is that column.
     is_key_column = draft.key is not None and draft.key == key_column
     if mappings is None:
-        mappings = tuple(Mapping(name, name) for name in sorted(by_name) if not (is_key_column and name == draft.key))
+        mappings = tuple(FieldMapping(name, name) for name in sorted(by_name) if not (is_key_column and name == draft.key))
     fields = []
     for mapping in mappings:
         if mapping.record_field not in by_name:

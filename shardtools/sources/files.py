@@ -2,10 +2,12 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from shardtools import keys
+from shardtools.duplicates import DigestRun, key_digest, num_twins
 from shardtools.errors import DuplicateKeyError, UsageError
 from shardtools.plan import cut_exactly, extent, identity, permutation
 from shardtools.sample import Batch, Field, RejectSink
@@ -18,6 +20,7 @@ from shardtools.sources._grouping import (
     choose_rule,
     field_rules,
     groups,
+    parse_field_rules,
 )
 from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout, label_names
 from shardtools.sources._scan import Scan, scan
@@ -41,6 +44,18 @@ class Files:
     """Adds the field ``path``: the original relative path of the sample's first file."""
     layout: Layout | None = None
     """Settled by planning."""
+
+    file_suffixes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> "Files":
+        """From what a user typed: ``group``, ``fields``, ``label_from``, ``keep_path``; None where nothing was said."""
+        return cls(
+            group=words["group"] or "auto",
+            fields=parse_field_rules(words["fields"]) if words["fields"] else None,
+            label_from_dir=words["label_from"] == "dir",
+            keep_path=bool(words["keep_path"]),
+        )
 
     def survey(self, request: SurveyRequest) -> Survey:
         scans = [scan(given) for given in request.inputs]
@@ -73,6 +88,7 @@ class Files:
             notes=notes + escape_note(escaped) + _notes(sets, scans, layout),
             skipped=dict(sorted(skipped.items())),
             expected_bytes=sum(costs),
+            num_twins=_num_twins(extents),
             newest_ns=max(found.newest_ns for found in scans),
         )
 
@@ -123,6 +139,12 @@ def _refuse_repeats(extents: Sequence[bytes], roots: Sequence[str]) -> None:
                 "rename one, or pack their common parent folder, so that the folder becomes part of the key"
             )
         previous_key, previous = key, packed
+
+
+def _num_twins(extents: Sequence[bytes]) -> int:
+    all_keys = [packed.partition(b"\0")[0] for packed in extents]
+    folded = [key_digest(fold) for fold in map(keys.fold_key, all_keys) if fold is not None]
+    return num_twins([DigestRun.of(list(map(key_digest, all_keys)))], [DigestRun.of(folded)]) if folded else 0
 
 
 def _place(packed: bytes, roots: Sequence[str]) -> str:

@@ -1,20 +1,23 @@
 """JSON lines: plain, gzip or zstd, one object a line."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, ClassVar
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.plan import Partition, extent, identity, partition_bytes
+from shardtools.plan import Partition, ShardLimit, extent, identity, partition_bytes
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.sources import Survey, SurveyRequest, escape_note
 from shardtools.sources._file_reader import shown
 from shardtools.sources._json_records import BadLine, Record, parse
-from shardtools.sources._line_files import first_records, key_prefix, line_files, refuse_same_prefixes
+from shardtools.sources._line_files import LINE_SUFFIXES, first_records, key_prefix, line_files, refuse_same_prefixes
 from shardtools.sources._lines import DamagedStreamError, LineBlock, Window, line_blocks, num_lines_before
-from shardtools.sources._record_layout import PATH_FIELD, RECORD_FIELD, Mapping, Place, RecordLayout, settle_layout
+from shardtools.sources._record_layout import PATH_FIELD, RECORD_FIELD, FieldMapping, Place, RecordLayout, parse_mappings, settle_layout
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
+from shardtools.units import parse_bytes
 
 _PREVIEW_KEYS = 5
 
@@ -25,13 +28,26 @@ class Jsonl:
 
     key: str | None = None
     """The record field that is the key. None: ``{path without suffix}/{byte offset, 12 digits}``."""
-    map: tuple[Mapping, ...] | None = None
+    map: tuple[FieldMapping, ...] | None = None
     """None: every record field under its own name."""
     keep_path: bool = False
     """Adds the field ``path``: the key before it was escaped."""
     max_line_bytes: int = 1 << 29
     layout: RecordLayout | None = None
     """Settled by planning."""
+
+    file_suffixes: ClassVar[tuple[str, ...]] = LINE_SUFFIXES
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> "Jsonl":
+        """From what a user typed: ``key``, ``map``, ``keep_path``, ``max_line_bytes``; None where nothing was said."""
+        limit = words["max_line_bytes"]
+        return cls(
+            key=words["key"],
+            map=parse_mappings(words["map"]) if words["map"] else None,
+            keep_path=bool(words["keep_path"]),
+            max_line_bytes=parse_bytes(limit) if limit else cls.max_line_bytes,
+        )
 
     def survey(self, request: SurveyRequest) -> Survey:
         if request.shuffle_seed is not None:
@@ -88,7 +104,9 @@ class Jsonl:
         if request.limit.num_samples is not None:
             cuts = iter(cut_by_records(roots, files, request.limit.num_samples, target, self.max_line_bytes))
         for index, (pieces, num_records) in enumerate(cuts):
-            yield Partition(index, [_extent(piece) for piece in pieces], sum(piece.text_bytes for piece in pieces), num_records)
+            text_bytes = sum(piece.text_bytes for piece in pieces)
+            num_shards = _estimated_shards(request.limit, text_bytes * ratio, num_records)
+            yield Partition(index, [_extent(piece) for piece in pieces], text_bytes, num_records, num_shards)
 
     def _read_window(self, root: str, window: Window, reject: RejectSink) -> Iterator[Batch]:
         assert self.layout is not None, "a recipe holds a surveyed source"
@@ -124,6 +142,12 @@ class _Places:
             return f"{shown(self._window.path)}, line {number} (byte {offset})"
 
         return place
+
+
+def _estimated_shards(limit: ShardLimit, stored_bytes: float, num_records: int | None) -> int:
+    if limit.num_bytes is not None:
+        return max(1, ceil(stored_bytes / limit.num_bytes))
+    return ceil((num_records or 1) / (limit.num_samples or 1))
 
 
 def _bad_line_sink(place: Place, reject: RejectSink) -> Callable[[BadLine], None]:

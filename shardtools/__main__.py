@@ -1,0 +1,6 @@
+"""``python -m shardtools``."""
+
+from shardtools.cli import main
+
+if __name__ == "__main__":
+    main()

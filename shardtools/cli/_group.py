@@ -1,0 +1,73 @@
+"""The command group: imports a command only when it is called, and turns errors into exit codes."""
+
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from shardtools import __version__
+from shardtools.errors import ShardtoolsError
+
+_COMMANDS = {
+    "pack": "Pack files or JSON lines into WDS or MDS shards.",
+    "verify": "Prove that a dataset is whole and sound.",
+    "inspect": "Show what a dataset is and what is in it.",
+    "extract": "Turn shards back into files.",
+}
+INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Knows its commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"shardtools.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="shardtools")
+def group() -> None:
+    """Pack training data into shards, prove that nothing was lost or doubled.
+
+    Exit codes: 0 done, 1 verify found something, 2 wrong use, 3 failed at run time, 130 interrupted.
+    """
+
+
+def run() -> NoReturn:
+    """Exits with the command's code; a user's mistake is one line on standard error, never a traceback."""
+    try:
+        sys.exit(group.main(prog_name="shardtools", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except ShardtoolsError as error:
+        _say_error(str(error))
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say_error("interrupted; run the same command again to go on, finished parts are kept")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read standard output has seen enough; Python would complain once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _say_error(message: str) -> None:
+    # Names of files may hold bytes that are no text at all.
+    printable = message.encode("utf-8", "backslashreplace").decode()
+    click.echo(f"error: {printable}", err=True)

@@ -1,0 +1,45 @@
+"""A progress bar on terminals, nothing elsewhere."""
+
+import sys
+from types import TracebackType
+
+from tqdm import tqdm
+
+from shardtools.engines import Progress
+
+
+class ProgressBar:
+    """Stored bytes of what is expected, with rate, time left, samples and rejects."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: tqdm[None] | None = None
+        self._num_samples = 0
+        self._num_rejects = 0
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def begin(self, expected_bytes: int) -> None:
+        """Show the bar; ``expected_bytes`` may be an estimate."""
+        self._bar = tqdm(
+            total=expected_bytes or None,
+            desc=self._label,
+            unit="B",
+            unit_scale=True,
+            leave=False,
+            file=sys.stderr,
+            disable=not sys.stderr.isatty(),
+        )
+
+    def add(self, progress: Progress) -> None:
+        """Count what an engine reports."""
+        self._num_samples += progress.num_samples
+        self._num_rejects += progress.num_rejects
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{self._num_samples:,} samples, {self._num_rejects:,} rejected", refresh=False)
+            self._bar.update(progress.num_bytes)

@@ -1,0 +1,105 @@
+"""Shard files as memory: mapped, and unpacked to an unnamed file first where they are compressed."""
+
+import gzip
+import io
+import mmap
+import tempfile
+import zlib
+from typing import IO, Protocol
+
+import zstandard
+
+from shardtools.errors import DamagedShardError, StorageError, UsageError
+from shardtools.storage import Storage
+from shardtools.units import format_bytes, plural
+
+_BLOCK_BYTES = 1 << 20
+_MAX_MDS_BYTES = 2**32 - 1
+# A gzip stream does not say how long it is: what grows more than this is taken for a bomb.
+_MAX_GZIP_RATIO = 200
+_MIN_GZIP_LIMIT_BYTES = 64 << 20
+
+
+class _Reader(Protocol):
+    def read(self, num_bytes: int, /) -> bytes: ...
+
+
+def mapped(storage: Storage, name: str) -> memoryview:
+    """The file's bytes, read on demand. Raises StorageError if it is not there or is no regular file."""
+    if storage.num_bytes(name) is None:
+        raise StorageError(f"expected the file {name} in {storage.uri}, got none; restore it")
+    path = storage.local_path(name)
+    try:
+        with open(path, "rb") as file:
+            return _map(file)
+    except OSError as error:
+        raise StorageError(f"could not read {path}: {error.strerror}; check its permissions and the disk") from error
+
+
+def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: int | None) -> memoryview:
+    """The uncompressed bytes, mapped; at most ``raw_bytes``, where known, are ever written to disk."""
+    if compression is None:
+        return stored
+    if compression == "gzip":
+        limit = max(_MIN_GZIP_LIMIT_BYTES, len(stored) * _MAX_GZIP_RATIO)
+        return _spooled(gzip.GzipFile(fileobj=_File(stored)), limit, f"a gzip stream grows to at most {format_bytes(limit)}")
+    if compression.partition(":")[0] != "zstd":
+        raise UsageError(
+            f"expected shards that are uncompressed or compressed with zstd, got {name} with {compression!r}, which is not supported; "
+            "unpack the shards with StreamingDataset first"
+        )
+    limit = _MAX_MDS_BYTES if raw_bytes is None else min(raw_bytes, _MAX_MDS_BYTES)
+    reader = zstandard.ZstdDecompressor().stream_reader(_File(stored), read_across_frames=True)
+    view = _spooled(reader, limit, f"the index says the shard unpacks to {plural(limit, 'byte')}")
+    if raw_bytes is not None and len(view) != raw_bytes:
+        raise DamagedShardError(f"the compressed stream holds {plural(len(view), 'byte')}, the index says {raw_bytes}", len(view))
+    return view
+
+
+class _File(io.RawIOBase):
+    """A readable file over a memoryview, without a copy of it."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        taken = self._data[self._position : self._position + len(buffer)]
+        buffer[: len(taken)] = taken
+        self._position += len(taken)
+        return len(taken)
+
+
+def _spooled(reader: _Reader, limit: int, promise: str) -> memoryview:
+    with tempfile.TemporaryFile() as file:
+        num_bytes = 0
+        while True:
+            try:
+                block = reader.read(_BLOCK_BYTES)
+            except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+                raise DamagedShardError(f"the compressed stream cannot be read on: {error}", num_bytes) from None
+            if not block:
+                break
+            num_bytes += len(block)
+            if num_bytes > limit:
+                raise DamagedShardError(f"{promise}, but more comes out of it", limit)
+            _write(file, block)
+        file.flush()
+        return _map(file)
+
+
+def _write(file: IO[bytes], block: bytes) -> None:
+    try:
+        file.write(block)
+    except OSError as error:
+        raise StorageError(f"could not unpack a shard into {tempfile.gettempdir()}: {error.strerror}; free some space or set TMPDIR") from error
+
+
+def _map(file: IO[bytes]) -> memoryview:
+    file.seek(0, io.SEEK_END)
+    if file.tell() == 0:
+        return memoryview(b"")
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
