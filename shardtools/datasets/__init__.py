@@ -1,151 +1,12 @@
 """Datasets opened for reading: those this package published, and folders of WDS or MDS shards made by others."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
-
-from shardtools.datasets import _unpack
-from shardtools.datasets._mds_index import IndexEntry
+from shardtools.datasets._dataset import Dataset, Problem, Shard
+from shardtools.datasets._mds_index import IndexedFile, IndexEntry
 from shardtools.datasets._names import is_safe_name
+from shardtools.datasets._open import survey_dataset
 from shardtools.errors import UsageError
-from shardtools.formats import ShardFormat, StoredSample
-from shardtools.manifest import Manifest
-from shardtools.sample import Field
-from shardtools.storage import Storage, open_storage
 
-__all__ = ["Dataset", "IndexEntry", "Problem", "Shard", "is_safe_name", "open_dataset", "survey_dataset"]
-
-_WDS_ENCODINGS = {
-    "jpg": "jpeg",
-    "jpeg": "jpeg",
-    "png": "png",
-    "json": "json",
-    "jsn": "json",
-    "txt": "str",
-    "text": "str",
-    "cls": "int",
-    "index": "int",
-    "id": "int",
-}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is wrong with what describes a dataset: its manifest or its index."""
-
-    kind: str
-    name: str
-    """The file it was found in, or the shard it is about."""
-    detail: str
-    is_fatal: bool
-    """Samples cannot be read, or not those that are meant."""
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One shard of an opened dataset."""
-
-    index: int
-    name: str
-    """Of the stored file, below the dataset's folder."""
-    format: ShardFormat
-    """How this shard is read."""
-    num_bytes: int | None
-    """The stored file's length as the manifest or index has it; else as found, None for a file that is not there."""
-    num_samples: int | None
-    """As the manifest or index has it."""
-    compression: str | None = None
-    """``gzip``, ``zstd``, or the name of one that cannot be read."""
-    entry: IndexEntry | None = None
-    """What ``index.json`` says, for MDS."""
-    is_keyless: bool = False
-    """No column holds the keys: samples are named ``{shard:05d}/{row:08d}``."""
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A dataset's description; shards are opened when their samples are asked for. Picklable."""
-
-    uri: str
-    format_name: str
-    fields: tuple[Field, ...]
-    """The schema; empty for foreign WDS, where only the samples tell."""
-    shards: tuple[Shard, ...]
-    manifest: Manifest | None
-    """None for a foreign dataset."""
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def storage(self) -> Storage:
-        return open_storage(self.uri)
-
-    @property
-    def num_samples(self) -> int | None:
-        """As recorded; None if any shard's count is unknown."""
-        counts = [shard.num_samples for shard in self.shards]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
-    def stored(self, shard: Shard) -> memoryview:
-        """The stored file, mapped. Raises StorageError if it is not there or no regular file."""
-        return _unpack.mapped(self.storage, shard.name)
-
-    def unpacked(self, shard: Shard, stored: memoryview) -> memoryview:
-        """The shard's uncompressed bytes, on disk and mapped where they are not the stored ones.
-
-        Raises DamagedShardError for a damaged stream and where more comes out than should, UsageError for a compression
-        that is not supported.
-        """
-        return _unpack.unpacked(shard.name, shard.compression, stored, None if shard.entry is None else shard.entry.raw.num_bytes)
-
-    def samples(self, shard: Shard) -> Iterator[StoredSample]:
-        """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError."""
-        samples = shard.format.stored_samples(self.unpacked(shard, self.stored(shard)))
-        return self.named(shard, samples)
-
-    def named(self, shard: Shard, samples: Iterator[StoredSample]) -> Iterator[StoredSample]:
-        """The same samples, with the keys they have in the dataset."""
-        if not shard.is_keyless:
-            return samples
-        return (sample._replace(key=f"{shard.index:05d}/{sample.key}") for sample in samples)
-
-    def all_samples(self) -> Iterator[tuple[Shard, StoredSample]]:
-        """Every sample of the dataset, in order."""
-        for shard in self.shards:
-            for sample in self.samples(shard):
-                yield shard, sample
-
-    def sample_at(self, position: int) -> tuple[Shard, StoredSample]:
-        """The sample at ``position`` in dataset order. Shards of known count before it are not opened; UsageError outside."""
-        rest = position
-        for shard in self.shards if position >= 0 else ():
-            if shard.num_samples is not None and shard.num_samples <= rest:
-                rest -= shard.num_samples
-                continue
-            num_seen = 0
-            for sample in islice(self.samples(shard), rest + 1):
-                num_seen += 1
-            if num_seen == rest + 1:
-                return shard, sample
-            rest -= num_seen
-        raise UsageError(f"expected a position from 0 to one below the number of samples, got {position}")
-
-    def find(self, key: str) -> tuple[Shard, StoredSample] | None:
-        """The first sample with that key, None if there is none. Scans the dataset."""
-        return next((found for found in self.all_samples() if found[1].key == key), None)
-
-    def field(self, shard: Shard, name: str) -> Field:
-        """A field with its encoding: by the shard's own index entry, the schema, or for foreign WDS its extension."""
-        if shard.entry is not None and name in shard.entry.columns:
-            return Field(name, shard.entry.columns[name])
-        for known in self.fields:
-            if known.name == name:
-                return known
-        return Field(name, _WDS_ENCODINGS.get(name.rpartition(".")[2].lower(), "bytes"))
-
-    def decode(self, shard: Shard, name: str, value: memoryview) -> Any:
-        """The Python value of a stored value; pickles and other opaque encodings stay bytes. Raises ValueError if it is damaged."""
-        return shard.format.decode(self.field(shard, name), bytes(value))
+__all__ = ["Dataset", "IndexEntry", "IndexedFile", "Problem", "Shard", "is_safe_name", "open_dataset", "survey_dataset"]
 
 
 def open_dataset(uri: str) -> Dataset:
@@ -158,11 +19,3 @@ def open_dataset(uri: str) -> Dataset:
         if problem.is_fatal:
             raise UsageError(f"expected a sound dataset in {dataset.uri}, got {problem.name} with this fault: {problem.detail}")
     return dataset
-
-
-def survey_dataset(uri: str) -> Dataset:
-    """The dataset at ``uri``, however damaged what describes it is; its ``problems`` say how. Raises UsageError where there is none."""
-    from shardtools.datasets import _open
-
-    opened = _open.opened(uri)
-    return replace(opened, shards=tuple(replace(shard, index=i) for i, shard in enumerate(opened.shards)))

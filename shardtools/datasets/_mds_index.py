@@ -59,6 +59,10 @@ class IndexProblem:
     detail: str
     is_fatal: bool
 
+    @property
+    def sentence(self) -> str:
+        return self.detail if self.shard is None else f"shard {self.shard}: {self.detail}"
+
 
 @dataclass(frozen=True)
 class Index:
@@ -68,8 +72,8 @@ class Index:
     problems: tuple[IndexProblem, ...]
 
 
-def is_mds_index(data: bytes) -> bool:
-    """Whether this text is, or once was, an index of shards, and not some other program's ``index.json``."""
+def names_shards(data: bytes) -> bool:
+    """Whether this text may be an index of shards, and not some other program's ``index.json``."""
     return b'"shards"' in data
 
 
@@ -104,7 +108,7 @@ def _faults(entry: Any) -> list[tuple[str, bool]]:
         return [(f"expected the format mds, got {entry['format']!r}, which is not supported", True)]
     if missing:
         return [(f"expected the keys of an MDS shard, got none named {', '.join(missing)}", True)]
-    found = [(f"expected no keys beside those of an MDS shard, got {', '.join(extra)}, which StreamingDataset refuses", False)] if extra else []
+    found = [(f"expected no keys but those of an MDS shard, got {name}, which StreamingDataset refuses", False) for name in extra]
     if entry["version"] != 2 or type(entry["version"]) is not int:
         found.append((f"expected version 2, got {entry['version']!r}", True))
     if not _is_count(entry["samples"]):

@@ -5,22 +5,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shardtools import plugins
-from shardtools.datasets import Dataset, Problem, Shard
-from shardtools.datasets._mds_index import INDEX_NAME, Index, IndexEntry, is_mds_index, parse_index
+from shardtools.datasets._dataset import Dataset, Problem, Shard
+from shardtools.datasets._mds_index import INDEX_NAME, Index, IndexEntry, names_shards, parse_index
 from shardtools.datasets._names import is_safe_name
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
-from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, Manifest, ManifestError
+from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, FileEntry, Manifest, ManifestError, ShardEntry
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 
 _KEY_COLUMN = "key"
 _PLAN_NAME = f"{PRIVATE_FOLDER}/build/plan"
-_WDS_SUFFIXES = {".tar": None, ".tar.gz": "gzip", ".tgz": "gzip"}
+_WDS_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 
-def opened(uri: str) -> Dataset:
-    """The dataset with its problems; see ``survey_dataset``."""
+def survey_dataset(uri: str) -> Dataset:
+    """The dataset at ``uri``, however damaged what describes it is; its ``problems`` say how. Raises UsageError where there is none."""
     storage = open_storage(uri)
     _refuse_no_folder(storage)
     text = storage.get(MANIFEST_NAME)
@@ -50,7 +50,8 @@ def _refuse_no_folder(storage: Storage) -> None:
 def _no_dataset(storage: Storage) -> UsageError:
     if storage.num_bytes(_PLAN_NAME) is not None:
         return UsageError(
-            f"expected a dataset in {storage.uri}, got an unfinished build of one; run the same pack command again, it goes on where it stopped"
+            f"expected a dataset in {storage.uri}, got an unfinished build of one; run the same pack command again, "
+            "it goes on where it stopped"
         )
     return UsageError(
         f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {INDEX_NAME} "
@@ -58,7 +59,20 @@ def _no_dataset(storage: Storage) -> UsageError:
     )
 
 
+def _refuse_wrong_types(manifest: Manifest) -> None:
+    """Raises TypeError for a manifest that is sealed but was not written by this package."""
+    files: list[ShardEntry | FileEntry] = [*manifest.shards, *manifest.files]
+    texts = [manifest.plan_digest, *manifest.names(), *(file.sha256 for file in files)]
+    counts = [file.num_bytes for file in files]
+    for shard in manifest.shards:
+        texts += shard.field_sets
+        counts += [shard.num_samples, *shard.field_sets.values()]
+    if not all(type(text) is str for text in texts) or not all(type(count) is int and count >= 0 for count in counts):
+        raise TypeError("a name, digest, size or count is of another type")
+
+
 def _published(storage: Storage, manifest: Manifest) -> Dataset:
+    _refuse_wrong_types(manifest)
     options = {name: value for name, value in manifest.recipe["format"].items() if name != "name"}
     shard_format: ShardFormat = plugins.load("formats", manifest.format_name)(**options)
     fields = [Field(field["name"], field["encoding"], field["optional"]) for field in manifest.recipe["fields"]]
@@ -92,9 +106,11 @@ def _manifest_problems(manifest: Manifest) -> list[Problem]:
 
 def _foreign(storage: Storage) -> Dataset | None:
     text = storage.get(INDEX_NAME)
-    if text is not None and is_mds_index(text):
+    if text is not None and names_shards(text):
         return _foreign_mds(storage, parse_index(text))
     shards = tuple(_tar_shards(storage))
+    if text is not None and not shards:
+        return _foreign_mds(storage, parse_index(text))
     return Dataset(storage.uri, "wds", (), shards, None) if shards else None
 
 
@@ -104,10 +120,7 @@ def _read_index(storage: Storage) -> Index | None:
 
 
 def _index_problems(index: Index) -> list[Problem]:
-    return [
-        Problem("index-damaged", INDEX_NAME, f"shard {problem.shard}: {problem.detail}" if problem.shard is not None else problem.detail, problem.is_fatal)
-        for problem in index.problems
-    ]
+    return [Problem("index-damaged", INDEX_NAME, problem.sentence, problem.is_fatal) for problem in index.problems]
 
 
 def _foreign_mds(storage: Storage, index: Index) -> Dataset:
@@ -141,7 +154,6 @@ def _mds_shard(storage: Storage, index: int, entry: IndexEntry) -> Shard:
 
 def _tar_shards(storage: Storage) -> Iterator[Shard]:
     shard_format = plugins.load("formats", "wds")()
-    for name in sorted(storage.names(), key=lambda name: name.encode("utf-8", "surrogateescape")):
-        suffix = next((suffix for suffix in _WDS_SUFFIXES if name.endswith(suffix)), None)
-        if suffix is not None and not any(part.startswith(".") for part in name.split("/")):
-            yield Shard(0, name, shard_format, storage.num_bytes(name), None, _WDS_SUFFIXES[suffix])
+    names = [name for name in storage.names() if name.endswith(_WDS_SUFFIXES) and not name.startswith(".") and "/." not in name]
+    for i, name in enumerate(sorted(names, key=lambda name: name.encode("utf-8", "surrogateescape"))):
+        yield Shard(i, name, shard_format, storage.num_bytes(name), None, None if name.endswith(".tar") else "gzip")

@@ -49,7 +49,7 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
             "unpack the shards with StreamingDataset first"
         )
     limit = _MAX_MDS_BYTES if raw_bytes is None else min(raw_bytes, _MAX_MDS_BYTES)
-    reader = zstandard.ZstdDecompressor().stream_reader(_File(stored), read_across_frames=True)
+    reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
     view = _spooled(reader, limit, f"the index says the shard unpacks to {plural(limit, 'byte')}")
     if raw_bytes is not None and len(view) != raw_bytes:
         raise DamagedShardError(f"the compressed stream holds {plural(len(view), 'byte')}, the index says {raw_bytes}", len(view))
@@ -95,7 +95,8 @@ def _write(file: IO[bytes], block: bytes) -> None:
     try:
         file.write(block)
     except OSError as error:
-        raise StorageError(f"could not unpack a shard into {tempfile.gettempdir()}: {error.strerror}; free some space or set TMPDIR") from error
+        place = tempfile.gettempdir()
+        raise StorageError(f"could not unpack a shard into {place}: {error.strerror}; free some space or set TMPDIR") from error
 
 
 def _map(file: IO[bytes]) -> memoryview:

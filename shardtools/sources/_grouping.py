@@ -1,14 +1,13 @@
 """Which files are one sample, what its fields are called, and under which rules that was decided."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from shardtools.errors import UsageError
 from shardtools.keys import is_legal_field
+from shardtools.sources._scan import Scan
 from shardtools.units import plural
 
 NO_EXTENSION_FIELD = "bin"
@@ -50,12 +49,13 @@ class Group(NamedTuple):
     """(field, size, mtime_ns, name), the numbers as decimal text, sorted by field."""
 
 
-def groups(entries: Iterable[bytes], rule: str) -> Iterator[Group]:
-    """Scanned entries, sorted by folder, gathered into samples by ``first-dot``, ``last-dot`` or ``file``."""
-    for folder, files in groupby((entry.split(b"\0") for entry in entries), itemgetter(0)):
+def groups(scanned: Scan, rule: str) -> Iterator[Group]:
+    """Scanned files gathered into samples by ``first-dot``, ``last-dot`` or ``file``."""
+    fields: dict[bytes, str] = {}
+    for folder, entries in scanned.folders.items():
         stems: dict[bytes, list[tuple[str, bytes, bytes, bytes]]] = {}
-        fields: dict[bytes, str] = {}
-        for _, name, num_bytes, modified_ns in files:
+        for entry in entries:
+            name, num_bytes, modified_ns = entry.split(b"\0")
             stem, extension = split_name(name, rule)
             field = fields.get(extension)
             if field is None:
@@ -69,21 +69,21 @@ def groups(entries: Iterable[bytes], rule: str) -> Iterator[Group]:
 
 def split_name(name: bytes, rule: str) -> tuple[bytes, bytes]:
     """Stem and extension of a file name; dots that begin a name begin no extension."""
-    lead = len(name) - len(name.lstrip(b"."))
+    lead = len(name) - len(name.lstrip(b".")) if name.startswith(b".") else 0
     dot = name.find(b".", lead) if rule == "first-dot" else name.rfind(b".", lead)
     if dot < 0:
         return name, b""
     return name if rule == "file" else name[:dot], name[dot + 1 :]
 
 
-def choose_rule(entries: Sequence[bytes], aliases: dict[str, str]) -> tuple[str, str | None]:
+def choose_rule(scans: Sequence[Scan], aliases: dict[str, str]) -> tuple[str, str | None]:
     """``first-dot`` or ``last-dot`` by what the names allow, with a note where they differ.
 
     ``aliases`` maps extensions to the field they count as. Raises UsageError where both readings are possible.
     """
-    if not any(_has_two_dots(entry) for entry in entries):
+    if not any(scanned.has_dotted_stems for scanned in scans):
         return "first-dot", None
-    readings = {rule: _field_sets(entries, rule, aliases) for rule in ("first-dot", "last-dot")}
+    readings = {rule: _field_sets(scans, rule, aliases) for rule in ("first-dot", "last-dot")}
     first, last = readings.values()
     uniform = [rule for rule, sets in readings.items() if len(sets) == 1]
     if len(uniform) == 1:
@@ -139,13 +139,9 @@ def _field_name(extension: bytes, rule: str) -> str:
     return NO_EXTENSION_FIELD if rule == "file" and not is_legal_field(name) else name
 
 
-def _has_two_dots(entry: bytes) -> bool:
-    name = entry.split(b"\0", 2)[1]
-    return name.count(b".") > 1 and name.lstrip(b".").count(b".") > 1
-
-
-def _field_sets(entries: Sequence[bytes], rule: str, aliases: dict[str, str]) -> FieldSets:
-    return Counter(tuple(sorted(aliases.get(field, field) for field, *_ in group.files)) for group in groups(entries, rule))
+def _field_sets(scans: Sequence[Scan], rule: str, aliases: dict[str, str]) -> FieldSets:
+    found = (group for scanned in scans for group in groups(scanned, rule))
+    return Counter(tuple(sorted(aliases.get(field, field) for field, *_ in group.files)) for group in found)
 
 
 def _shown(sets: FieldSets) -> str:

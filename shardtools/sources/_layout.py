@@ -14,6 +14,35 @@ PATH_FIELD = "path"
 _ENCODINGS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json", "txt": "str", "cls": "int"}
 
 
+_ILLEGAL_FIELD = "expected an extension of letters, digits, _ and inner dots, got {!r}; rename the file or choose another --group"
+_TWO_FILES = "expected one file for the field {!r} of a sample, got {{other}} too; rename one or choose --group file"
+_MISSING_FIELD = "expected a file for the field {0!r} too, got only {1}; --fields marks a field that may be missing with {0}?"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a sample is bad by the names of its files."""
+
+    reason: str
+    sentence: str
+    """``{other}`` stands for the path of the other file."""
+    file: int
+    other: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What becomes of the files of a sample, by their extensions."""
+
+    taken: tuple[bool, ...]
+    """For each file whether it is stored."""
+    stored: tuple[str, ...]
+    """The stored name of each file that is."""
+    absent: tuple[str, ...]
+    """The dataset's other fields."""
+    fault: Fault | None
+
+
 @dataclass(frozen=True)
 class Layout:
     """Everything about fields that planning settled; part of the recipe."""
@@ -38,6 +67,36 @@ class Layout:
     def label_of(self) -> dict[bytes, int]:
         """The label of each top-level folder."""
         return {name.encode("utf-8", "surrogateescape"): i for i, name in enumerate(self.labels or ())}
+
+    def shape(self, extensions: tuple[bytes, ...]) -> Shape:
+        """What becomes of a sample with files of these extensions; looked at once for each combination."""
+        known = self._shapes.get(extensions)
+        if known is None:
+            known = self._shapes[extensions] = self._new_shape([extension.decode() for extension in extensions])
+        return known
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[bytes, ...], Shape]:
+        return {}
+
+    def _new_shape(self, extensions: Sequence[str]) -> Shape:
+        rule_of = {alias: rule for rule in self.rules for alias in rule.aliases}
+        taken_by: dict[str, int] = {}
+        fault = None
+        for i, extension in enumerate(extensions):
+            rule = rule_of.get(extension)
+            if rule is None:
+                fault = fault or (None if self.leaves_out else Fault("illegal-field", _ILLEGAL_FIELD.format(extension), i))
+            elif rule.name in taken_by:
+                fault = fault or Fault("two-files-one-field", _TWO_FILES.format(rule.name), i, taken_by[rule.name])
+            else:
+                taken_by[rule.name] = i
+        missing = [rule.name for rule in self.rules if not rule.optional and rule.name not in taken_by]
+        if missing and fault is None:
+            fault = Fault("missing-field", _MISSING_FIELD.format(missing[0], ", ".join(taken_by) or "others"), 0)
+        stored = [self.stored_names[extension] for extension in extensions if extension in rule_of]
+        absent = {*self.stored_names.values()} - {*stored}
+        return Shape(tuple(extension in rule_of for extension in extensions), tuple(stored), tuple(sorted(absent)), fault)
 
     def fields(self, sets: FieldSets, encodings: dict[str, str]) -> tuple[Field, ...]:
         """The dataset's fields. Raises UsageError for a name that is missing or taken."""

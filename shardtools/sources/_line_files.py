@@ -30,8 +30,8 @@ def line_files(inputs: Sequence[Input]) -> tuple[list[LineFile], dict[str, int]]
     for root, given in enumerate(inputs):
         found = scan(given)
         skipped += found.skipped
-        for entry in found.entries:
-            folder, name, num_bytes, modified_ns = entry.split(b"\0")
+        for folder, entry in found.entries():
+            name, num_bytes, modified_ns = entry.split(b"\0")
             path = os.path.join(folder, name)
             if given.paths is None and not os.fsdecode(path).lower().endswith(LINE_SUFFIXES):
                 skipped["not JSON lines"] += 1

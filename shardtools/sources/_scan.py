@@ -3,7 +3,7 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shardtools.errors import StorageError, UsageError
@@ -16,13 +16,19 @@ _SKIPPED_NAMES = {b"__pycache__": "__pycache__", b"Thumbs.db": "Thumbs.db"}
 
 @dataclass
 class Scan:
-    """Files of one input, sorted by folder, then name, both by bytes."""
+    """Files of one input."""
 
-    entries: list[bytes] = field(default_factory=list)
-    """``folder NUL name NUL size NUL mtime_ns``, the folder relative to the root."""
+    folders: dict[bytes, list[bytes]] = field(default_factory=dict)
+    """Relative path of each folder that holds files, sorted by bytes, and in it ``name NUL size NUL mtime_ns``, sorted too."""
     skipped: Counter[str] = field(default_factory=Counter)
     num_links: int = 0
     newest_ns: int = 0
+    has_dotted_stems: bool = False
+    """Some name has two dots or more, so its first and its last differ."""
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every (folder, entry)."""
+        return ((folder, entry) for folder, entries in self.folders.items() for entry in entries)
 
 
 def scan(given: Input) -> Scan:
@@ -32,7 +38,9 @@ def scan(given: Input) -> Scan:
         _scan_tree(os.fsencode(given.root), found)
     else:
         _scan_listed(os.fsencode(given.root), given.paths, found)
-    found.entries.sort()
+    for entries in found.folders.values():
+        entries.sort()
+    found.folders = dict(sorted(found.folders.items()))
     return found
 
 
@@ -66,39 +74,40 @@ def _scan_tree(root: bytes, found: Scan) -> None:
 def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:
     """Records the folder's files and returns the names of its subfolders."""
     subfolders: list[bytes] = []
-    with os.scandir(path) as listing:
-        for entry in listing:
-            name = entry.name
-            if reason := skip_reason(name):
-                found.skipped[reason] += 1
-            elif entry.is_dir():
-                found.num_links += entry.is_symlink()
-                subfolders.append(name)
-            else:
-                _add(entry, folder, name, found)
+    entries: list[bytes] = []
+    # By descriptor: the kernel then looks up one name per file instead of the whole path.
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(fd) as listing:
+            for entry in listing:
+                name = os.fsencode(entry.name)
+                if (name.startswith(b".") or name in _SKIPPED_NAMES) and (reason := skip_reason(name)):
+                    found.skipped[reason] += 1
+                elif entry.is_file():
+                    found.num_links += entry.is_symlink()
+                    entries.append(_entry(name, entry.stat(), found))
+                elif entry.is_dir():
+                    found.num_links += entry.is_symlink()
+                    subfolders.append(name)
+                elif entry.is_symlink():
+                    # A link to nothing is planned all the same, so that it is counted as a bad sample.
+                    entries.append(b"%b\0%d\0%d" % (name, UNREADABLE_BYTES, 0))
+                else:
+                    found.skipped["not a regular file"] += 1
+    finally:
+        os.close(fd)
+    if entries:
+        found.folders[folder] = entries
     return subfolders
 
 
-def _add(entry: "os.DirEntry[bytes]", folder: bytes, name: bytes, found: Scan) -> None:
-    try:
-        status = entry.stat()
-    except OSError:
-        # A link to nothing, or a file that vanished: planned all the same, so that it is counted as a bad sample.
-        found.entries.append(b"%b\0%b\0%d\0%d" % (folder, name, UNREADABLE_BYTES, 0))
-        return
-    if not stat.S_ISREG(status.st_mode):
-        found.skipped["not a regular file"] += 1
-        return
-    if entry.is_symlink():
-        found.num_links += 1
-    _record(folder, name, status, found)
-
-
-def _record(folder: bytes, name: bytes, status: os.stat_result, found: Scan) -> None:
+def _entry(name: bytes, status: os.stat_result, found: Scan) -> bytes:
     modified_ns = status.st_mtime_ns
     if modified_ns > found.newest_ns:
         found.newest_ns = modified_ns
-    found.entries.append(b"%b\0%b\0%d\0%d" % (folder, name, status.st_size, modified_ns))
+    if name.count(b".") > 1:
+        found.has_dotted_stems = True
+    return b"%b\0%d\0%d" % (name, status.st_size, modified_ns)
 
 
 def _scan_listed(root: bytes, paths: Sequence[bytes], found: Scan) -> None:
@@ -111,8 +120,8 @@ def _scan_listed(root: bytes, paths: Sequence[bytes], found: Scan) -> None:
             raise UsageError(f"expected a readable file in the list of paths, got {shown}: {error.strerror}") from None
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"expected only files in the list of paths, got {shown}, which is none; give folders as arguments")
-        _record(folder, name, status, found)
-    if len(set(found.entries)) < len(found.entries):
+        found.folders.setdefault(folder, []).append(_entry(name, status, found))
+    if len(set(paths)) < len(paths):
         raise UsageError("expected every path once in the list of paths, got one twice")
 
 

@@ -4,6 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, ClassVar
 
 from shardtools import keys
@@ -59,7 +60,7 @@ class Files:
 
     def survey(self, request: SurveyRequest) -> Survey:
         scans = [scan(given) for given in request.inputs]
-        if not any(found.entries for found in scans):
+        if not any(found.folders for found in scans):
             raise UsageError(f"expected files to pack, got none in {', '.join(given.root for given in request.inputs)}")
         rule, notes = self._settled_rule(scans)
         extents, sets, escaped = _extents(scans, rule)
@@ -103,8 +104,7 @@ class Files:
     def _settled_rule(self, scans: Sequence[Scan]) -> tuple[str, list[str]]:
         if self.group != "auto":
             return self.group, []
-        entries = scans[0].entries if len(scans) == 1 else [entry for found in scans for entry in found.entries]
-        rule, note = choose_rule(entries, {alias: rule.name for rule in self.fields or () for alias in rule.aliases})
+        rule, note = choose_rule(scans, {alias: rule.name for rule in self.fields or () for alias in rule.aliases})
         return rule, [] if note is None else [note]
 
 
@@ -115,7 +115,7 @@ def _extents(scans: Sequence[Scan], rule: str) -> tuple[list[bytes], FieldSets, 
     escaped: list[tuple[bytes, bytes]] = []
     for index, found in enumerate(scans):
         root = b"%d" % index
-        for folder, stem, files in groups(found.entries, rule):
+        for folder, stem, files in groups(found, rule):
             raw = join(folder, stem)
             key = keys.escape_key(raw)
             if key != raw:
@@ -159,12 +159,12 @@ def _folder(packed: bytes) -> bytes:
 def _sizes(extents: Sequence[bytes], fields: Sequence[Field], layout: Layout, request: SurveyRequest) -> tuple["array[int]", "array[int]"]:
     """Input bytes and stored bytes of every extent, in order."""
     planned_cost = request.format.encoder(fields, request.limit.num_bytes).planned_cost
-    stored = {extension.encode(): name for extension, name in layout.stored_names.items()}
     weights, costs = array("Q"), array("Q")
     for packed in extents:
         key, _, folder, *rest = identity(packed).split(b"\0")
-        sizes = {stored[rest[i]]: max(int(rest[i + 1]), 0) for i in range(0, len(rest), 3) if rest[i] in stored}
-        weights.append(sum(sizes.values()))
+        shape = layout.shape(tuple(rest[::3]))
+        sizes = dict(zip(shape.stored, compress(map(int, rest[1::3]), shape.taken), strict=True))
+        weights.append(max(sum(sizes.values()), 0))
         if layout.labels is not None:
             sizes[LABEL_FIELD] = len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))
         if layout.keep_path:

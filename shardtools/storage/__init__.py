@@ -56,7 +56,10 @@ class Storage(Protocol):
         """Begin a new object of unknown length."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename durably, replacing the target. No error if the source is gone and the target is there."""
+        """Rename, replacing the target. No error if the source is gone and the target is there.
+
+        Survives a loss of power once a later ``put`` into the target's folder returned.
+        """
 
     def delete(self, name: str) -> None:
         """Remove an object or a folder of them. No error if it is gone already."""

@@ -89,7 +89,6 @@ class Local:
                 # Another run of the same plan was faster: it put the same bytes there.
                 if not os.path.exists(new):
                     raise
-            _sync_folder(new)
 
     def delete(self, name: str) -> None:
         path = self.local_path(name)

@@ -1,0 +1,59 @@
+"""That MDS's ``index.json`` says the same as the manifest, the recipe, and itself."""
+
+import json
+from collections.abc import Iterator
+
+from shardtools.datasets import Dataset, Shard
+from shardtools.verify.findings import Findings
+
+INDEX_NAME = "index.json"
+
+
+def check_index(dataset: Dataset, findings: Findings) -> None:
+    """Compare the index with whatever else is known. What it says of a shard's bytes is compared when the shard is parsed."""
+    text = dataset.storage.get(INDEX_NAME)
+    if text is None or dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
+        return
+    details = [*_own_contradictions(dataset, text)] if dataset.manifest is not None else [*_column_contradictions(dataset)]
+    for shard in dataset.shards:
+        details += _hash_contradictions(shard)
+    for detail in details:
+        findings.add("index-contradiction", detail, INDEX_NAME)
+
+
+def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:
+    content = json.loads(text)
+    if json.dumps(content, sort_keys=True).encode() != text or content.keys() != {"shards", "version"}:
+        yield "expected the text this package writes, with shards and version alone, got another of the same meaning"
+    if len(content["shards"]) != len(dataset.shards):
+        yield f"expected {len(dataset.shards)} shards as in the manifest, got {len(content['shards'])}"
+    columns = {field.name: field.encoding for field in dataset.fields}
+    for shard in dataset.shards:
+        if shard.entry is None:
+            continue
+        file = shard.entry.compressed or shard.entry.raw
+        if file.name != shard.name:
+            yield f"expected {shard.name} as shard {shard.index}, got {file.name}"
+        if file.num_bytes != shard.num_bytes:
+            yield f"expected {shard.num_bytes} bytes for {shard.name} as in the manifest, got {file.num_bytes}"
+        if shard.entry.num_samples != shard.num_samples:
+            yield f"expected {shard.num_samples} samples in {shard.name} as in the manifest, got {shard.entry.num_samples}"
+        if shard.entry.columns != columns:
+            yield f"expected the columns {columns} in {shard.name} as in the manifest, got {shard.entry.columns}"
+        if shard.entry.config["compression"] != shard.compression:
+            yield f"expected the compression {shard.compression} for {shard.name}, got {shard.entry.config['compression']}"
+
+
+def _column_contradictions(dataset: Dataset) -> Iterator[str]:
+    first = next((shard for shard in dataset.shards if shard.entry is not None), None)
+    for shard in dataset.shards:
+        if first is not None and shard.entry is not None and first.entry is not None and shard.entry.columns != first.entry.columns:
+            yield f"expected the columns of {first.name} in every shard, got {shard.entry.columns} in {shard.name}: rows of two shapes"
+
+
+def _hash_contradictions(shard: Shard) -> Iterator[str]:
+    if shard.entry is None:
+        return
+    for file in (shard.entry.raw, shard.entry.compressed):
+        if file is not None and sorted(file.hashes) != shard.entry.config["hashes"]:
+            yield f"expected the hashes {shard.entry.config['hashes']} for {file.name}, got {sorted(file.hashes)}"
