@@ -21,6 +21,7 @@ _AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(32 + 32 + 8 + 8 
 _CHECKSUM_BASE = sum(_AFTER_NAME) + sum(_AFTER_SIZE) + sum(_AFTER_CHECKSUM[2:]) + 8 * ord(" ")
 _ZEROS = [bytes(n) for n in range(BLOCK + 1)]
 _REGULAR = (b"0", b"\0")
+_WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 _OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
 _PAX_LENGTH = re.compile(rb"[0-9]{1,9} ")
 _MAX_EXTENSION_BYTES = 1 << 20
@@ -99,14 +100,16 @@ def entries(archive: memoryview) -> Iterator[Member]:
                 raise DamagedShardError("an extension header stands without the member it describes", start)
             return
         _check_header(block, offset)
+        kind = block[156:157]
         num_bytes = _number(block[124:136], offset) if long_bytes is None else long_bytes
+        if kind in _WITHOUT_DATA:
+            num_bytes = 0  # old writers put the length of the linked file there
         data_offset = offset + BLOCK
         following = data_offset + num_bytes + -num_bytes % BLOCK
         if following > len(archive):
             raise DamagedShardError(f"a member of {num_bytes} bytes reaches past the end of the file", offset)
         if archive[data_offset + num_bytes : following] != _ZEROS[following - data_offset - num_bytes]:
             raise DamagedShardError("the padding after a member is not zero", data_offset + num_bytes)
-        kind = block[156:157]
         if kind in (b"x", b"L", b"K"):
             if num_bytes > _MAX_EXTENSION_BYTES:
                 raise DamagedShardError(f"an extension header of {num_bytes} bytes", offset)
@@ -114,7 +117,9 @@ def entries(archive: memoryview) -> Iterator[Member]:
                 long_name, long_bytes = _extension(kind, bytes(archive[data_offset : data_offset + num_bytes]), offset, long_name)
             offset = following
             continue
-        if kind not in (*_REGULAR, b"1", b"2", b"3", b"4", b"5", b"6", b"g", b"S"):
+        if kind == b"S":
+            raise DamagedShardError("a sparse member, whose holes readers see in different ways: pack it again without --sparse", offset)
+        if kind not in (*_REGULAR, *_WITHOUT_DATA, b"g"):
             raise DamagedShardError(f"a member of unknown type {kind!r}", offset)
         yield Member(long_name if long_name is not None else _name(block), start, data_offset, num_bytes, kind)
         long_name = long_bytes = None

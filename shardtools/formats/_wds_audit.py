@@ -7,7 +7,7 @@ from shardtools import keys
 from shardtools.errors import DamagedShardError
 from shardtools.formats import Audit, Fault, StoredSample, _tar
 
-_KINDS = {b"1": "hard link", b"2": "symbolic link", b"3": "device", b"4": "device", b"5": "folder", b"6": "FIFO", b"S": "sparse file"}
+_KINDS = {b"1": "hard link", b"2": "symbolic link", b"3": "device", b"4": "device", b"5": "folder", b"6": "FIFO"}
 # Readers pass over folders and global headers, and lose nothing by it.
 _HARMLESS = (b"5", b"g")
 

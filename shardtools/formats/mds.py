@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from shardtools.errors import UsageError
 from shardtools.formats import Audit, Chunk, ShardFacts, StoredSample, _mds_audit, _values
@@ -151,25 +152,16 @@ class MdsEncoder:
 
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
         try:
-            columns = self._encode_columns(batch)
+            columns, lengths, costs = self._encode_columns(batch)
         except Exception:  # any misfit at all: look at each value to say which and why
             batch = self._without_misfits(batch, reject)
-            columns = self._encode_columns(batch)
-        if not len(batch):
-            return Chunk([], [], [], [], [])
-        variable = [column for column in columns if isinstance(column, list)]
-        lengths = np.empty((len(batch), len(variable)), "<u4")
-        for j, column in enumerate(variable):
-            lengths[:, j] = np.fromiter(map(len, column), np.int64, len(column))
-        fixed_bytes = sum(column.shape[1] for column in columns if not isinstance(column, list))
-        costs = lengths.sum(axis=1, dtype=np.int64) + (lengths.shape[1] * 4 + fixed_bytes + _OFFSET_BYTES)
-        runs = _merge_fixed([lengths.view(np.uint8).reshape(len(batch), -1), *columns])
+            columns, lengths, costs = self._encode_columns(batch)
+        runs = _merge_fixed([lengths.astype("<u4").view(np.uint8).reshape(len(batch), 4 * self._num_variable), *columns])
         pieces: list[bytes] = [b""] * (len(batch) * len(runs))
         for j, run in enumerate(runs):
             pieces[j :: len(runs)] = run if isinstance(run, list) else _rows(run)
         ends = range(len(runs), len(pieces) + 1, len(runs))
-        field_sets = [self._field_set] * len(batch)
-        return Chunk(batch.keys, pieces, ends, costs.tolist(), field_sets)
+        return Chunk(batch.keys, pieces, ends, costs.tolist(), [self._field_set] * len(batch))
 
     @property
     def _field_set(self) -> str:
@@ -183,11 +175,18 @@ class MdsEncoder:
             return [_absent(field) if value is None else value for value in values] if None in values else values
         return values
 
-    def _encode_columns(self, batch: Batch) -> list[list[bytes] | Rows]:
+    def _encode_columns(self, batch: Batch) -> tuple[list[list[bytes] | Rows], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Encoded columns, int64 [rows, variable columns] lengths, int64 [rows] costs. Raises anything for a misfit."""
         columns = [value_codec.encode_all(self._values(batch, field)) for field, value_codec in self._columns]
-        if sum(len(value) for column in columns if isinstance(column, list) for value in column) > self.max_budget_bytes:
-            raise MisfitError("too much for one shard")
-        return columns
+        variable = [column for column in columns if isinstance(column, list)]
+        lengths = np.empty((len(batch), len(variable)), np.int64)
+        for j, column in enumerate(variable):
+            lengths[:, j] = np.fromiter(map(len, column), np.int64, len(column))
+        fixed_bytes = sum(column.shape[1] for column in columns if not isinstance(column, list))
+        costs = lengths.sum(axis=1) + (4 * len(variable) + fixed_bytes + _OFFSET_BYTES)
+        if costs.max(initial=0) > self.max_budget_bytes:
+            raise MisfitError("a sample is too large for any shard")
+        return columns, lengths, costs
 
     def _without_misfits(self, batch: Batch, reject: RejectSink) -> Batch:
         columns = [(field, value_codec, self._values(batch, field)) for field, value_codec in self._columns]

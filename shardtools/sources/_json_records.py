@@ -39,11 +39,8 @@ class Records(NamedTuple):
         return Records([self.values[i] for i in indices], [self.lines[i] for i in indices], [self.offsets[i] for i in indices])
 
 
-def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], None], keep_digits: bool) -> Records:
-    """The block's records. Blank lines are none, and not bad either.
-
-    ``keep_digits`` keeps whole numbers above 64 bits exact, for fields that are stored as JSON again.
-    """
+def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], None]) -> Records:
+    """The block's records. Blank lines are none, and not bad either. Whole numbers above 64 bits become floats."""
     lines, offsets = block.lines, block.offsets()
     if block.offset == 0 and lines[0].startswith(_BOM):
         lines[0] = lines[0][len(_BOM) :]
@@ -54,9 +51,20 @@ def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], Non
     values = _parse_all(lines, max_line_bytes)
     if values is None:
         values, lines, offsets = _parse_each(lines, offsets, max_line_bytes, on_bad)
-    if keep_digits:
-        values = [json.loads(line) if _LONG_NUMBER.search(line) else value for value, line in zip(values, lines, strict=True)]
     return Records(values, lines, offsets)
+
+
+def with_all_digits(records: Records, name: str | None = None) -> Records:
+    """The same records with whole numbers above 64 bits exact; ``name`` limits the search for them to one field."""
+    if name is None:
+        suspects = [_LONG_NUMBER.search(line) is not None for line in records.lines]
+    else:
+        # A float that large has an exponent; looking for one is faster than looking at every digit of the line.
+        suspects = ["e+" in repr(value.get(name)) for value in records.values]
+    if not any(suspects):
+        return records
+    rows = zip(records.values, records.lines, suspects, strict=True)
+    return records._replace(values=[json.loads(line) if suspect else value for value, line, suspect in rows])
 
 
 def _parse_all(lines: Sequence[bytes], max_line_bytes: int) -> list[Record] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from shardtools.errors import DuplicateKeyError, UsageError
 from shardtools.sources import Input
-from shardtools.sources._json_records import Records, parse
+from shardtools.sources._json_records import Records, parse, with_all_digits
 from shardtools.sources._lines import DamagedStreamError, LineBlock, Window, expansion, line_blocks
 from shardtools.sources._scan import scan
 from shardtools.sources._windows import LineFile
@@ -75,12 +75,8 @@ def _records(file: LineFile, root: str, max_line_bytes: int) -> Iterator[Records
     try:
         for block in line_blocks(root, file.window(), max_line_bytes):
             lines = block.lines[:_INFERENCE_RECORDS]
-            yield parse(
-                LineBlock(block.offset, lines, block.num_bytes, block.num_before, block.is_too_long),
-                max_line_bytes,
-                lambda _: None,
-                keep_digits=True,
-            )
+            part = LineBlock(block.offset, lines, block.num_bytes, block.num_before, block.is_too_long)
+            yield with_all_digits(parse(part, max_line_bytes, lambda _: None))
     except DamagedStreamError:
         return
 

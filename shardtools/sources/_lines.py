@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 import zstandard
@@ -63,11 +64,9 @@ class LineBlock:
 
     def offsets(self) -> list[int]:
         """Where each line begins."""
-        offsets, offset = [], self.offset
-        for line in self.lines:
-            offsets.append(offset)
-            offset += len(line) + 1
-        return offsets
+        # Each line is followed by one newline.
+        ends = accumulate(map((1).__add__, map(len, self.lines)), initial=self.offset)
+        return list(ends)[:-1]
 
 
 def line_blocks(root: str, window: Window, max_line_bytes: int) -> Iterator[LineBlock]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any
 
 from shardtools import keys
 from shardtools.errors import UsageError
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.sources._infer import infer_fields
-from shardtools.sources._json_records import Record, Records
+from shardtools.sources._json_records import Record, Records, with_all_digits
 
 PATH_FIELD = "path"
 RECORD_FIELD = "json"
@@ -39,8 +39,8 @@ class RecordLayout:
     """A field ``json`` holds the record's own bytes."""
     keep_path: bool
     """A field ``path`` holds the key before it was escaped."""
-    keep_digits: bool
-    """Whole numbers above 64 bits stay exact."""
+    exact: tuple[str, ...]
+    """The record fields whose whole numbers above 64 bits must stay exact, since they are stored as JSON again."""
 
     def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink) -> Batch:
         """The records that are sound; ``prefix`` is their file's part of keys made of offsets."""
@@ -49,9 +49,11 @@ class RecordLayout:
             kept = [i for i, raw in enumerate(raw_keys) if self._is_sound(records, i, raw, place, reject)]
             records = records.take(kept)
             raw_keys = [raw_keys[i] for i in kept]
+        for name in self.exact:
+            records = with_all_digits(records, name)
         columns: dict[str, list[Any]] = {}
         for mapping in self.mappings:
-            columns[mapping.name] = [record.get(mapping.record_field) for record in records.values]
+            columns[mapping.name] = _column(records.values, mapping.record_field)
         if self.keep_record:
             columns[RECORD_FIELD] = [line.removesuffix(b"\r") for line in records.lines]
         if self.keep_path:
@@ -85,12 +87,7 @@ class RecordLayout:
         # With as many fields as there are known ones, a record that has all of these has no other.
         if set(map(len, records.values)) - {len(self.known)}:
             return False
-        try:
-            for name in self.known:
-                list(map(itemgetter(name), records.values))
-        except KeyError:
-            return False
-        return True
+        return all(all(map(methodcaller("__contains__", name), records.values)) for name in self.known)
 
     def _is_sound(self, records: Records, i: int, raw: bytes | None, place: Place, reject: RejectSink) -> bool:
         record, where, head = records.values[i], place(records.offsets[i]), records.lines[i][:64]
@@ -149,13 +146,20 @@ def settle_layout(
         draft,
         mappings=mappings,
         known=tuple(sorted(by_name)) if closed else None,
-        keep_digits=any(field.encoding == "json" for field in fields),
+        exact=tuple(mapping.record_field for mapping, field in zip(mappings, fields, strict=True) if field.encoding == "json"),
     )
     notes = ["fields: " + ", ".join(f"{field.name} {field.encoding}" for field in fields)]
     as_json = [f"{m.name} ({reasons[m.record_field]})" for m in mappings if m.record_field in reasons and m.name not in encodings]
     if as_json:
         notes.append("stored as json: " + ", ".join(as_json))
     return layout, tuple(fields), notes
+
+
+def _column(records: Sequence[Record], name: str) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), records))
+    except KeyError:
+        return [record.get(name) for record in records]
 
 
 def _key_bytes(value: Any) -> bytes | None:

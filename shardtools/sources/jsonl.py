@@ -85,7 +85,7 @@ class Jsonl:
     def _settled(self, records: Sequence[Record], request: SurveyRequest) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
         whole = request.format.index_name is None and self.map is None
         fields: tuple[Field, ...]
-        draft = RecordLayout(self.key, (), None, whole, self.keep_path, keep_digits=False)
+        draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=())
         if whole:
             if request.encodings:
                 raise UsageError("expected --columns with MDS only, got it with WDS, which stores records as they are; leave it out")
@@ -114,7 +114,7 @@ class Jsonl:
         try:
             for block in line_blocks(root, window, self.max_line_bytes):
                 place = places.of(block)
-                records = parse(block, self.max_line_bytes, _bad_line_sink(place, reject), self.layout.keep_digits)
+                records = parse(block, self.max_line_bytes, _bad_line_sink(place, reject))
                 batch = self.layout.batch(records, prefix, place, reject)
                 if batch.keys:
                     yield batch
@@ -133,12 +133,12 @@ class _Places:
 
     def of(self, block: LineBlock) -> Place:
         """The places of one block's lines."""
-        begin, offsets = block.offset, block.offsets()
+        begin = block.offset
 
         def place(offset: int) -> str:
             if self._num_before_window is None:
                 self._num_before_window = num_lines_before(self._root, self._window, begin) - block.num_before
-            number = self._num_before_window + block.num_before + bisect_left(offsets, offset) + 1
+            number = self._num_before_window + block.num_before + bisect_left(block.offsets(), offset) + 1
             return f"{shown(self._window.path)}, line {number} (byte {offset})"
 
         return place
