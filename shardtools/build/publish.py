@@ -18,7 +18,7 @@ from shardtools.build.receipts import (
 )
 from shardtools.build.write import over_budget
 from shardtools.duplicates import key_digest, num_twins, repeats
-from shardtools.errors import DuplicateKeyError, ShardtoolsError
+from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, REJECTS_NAME, FileEntry, Ledger, Manifest, ShardEntry
 from shardtools.plan import Partition, Plan
 from shardtools.sample import Reject
@@ -81,14 +81,20 @@ class Publisher:
             files=tuple(self._put_files(receipts, [(name, shard) for _, name, shard in shards])),
         )
         self._storage.put(MANIFEST_NAME, manifest.serialize())
-        self._storage.move(PLAN_NAME, KEPT_PLAN_NAME)
-        self._storage.delete(BUILD_FOLDER)
+        self.clean_up()
         return manifest, _warnings(receipts)
+
+    def clean_up(self) -> None:
+        """Remove what is left of this plan's build once it is published; another plan's is left alone."""
+        stored = self._storage.get(PLAN_NAME)
+        if stored is not None and Plan.digest_of(stored) == self._plan.digest:
+            self._storage.move(PLAN_NAME, KEPT_PLAN_NAME)
+            self._storage.delete(BUILD_FOLDER)
 
     def _receipt(self, partition: Partition) -> Receipt:
         receipt = self._read_receipt(partition.index)
         if receipt is None:
-            raise ShardtoolsError(
+            raise StorageError(
                 f"expected the receipt of partition {partition.index} in {self._storage.uri}/{receipt_name(partition.index)}, "
                 "got none; another run may be overwriting this destination: let it finish, then run again"
             )

@@ -79,17 +79,17 @@ def build(
     options, listener = options or RunOptions(), listener or Listener()
     storage = open_storage(destination)
     _refuse_destination_inside(sources, storage)
+    was_overtaken = False
     with options.engine as engine:
         planned = plan_build(sources, order)
         listener.on_plan(planned)
         publisher = Publisher(storage, planned.plan, planned.roots, options.budget)
         old = publisher.read_manifest()
         if old is not None and not options.overwrite:
-            if old.plan_digest == planned.plan.digest:
-                # Left over where another run of this plan was still at work when this one published.
-                storage.delete(BUILD_FOLDER)
-                return Result(old, True, _stale_warning(storage, planned), time.monotonic() - began)
-            raise _refusal(storage, planned.plan, KEPT_PLAN_NAME, "a finished dataset")
+            if old.plan_digest != planned.plan.digest:
+                raise _refusal(storage, planned.plan, KEPT_PLAN_NAME, "a finished dataset")
+            publisher.clean_up()
+            return Result(old, True, _stale_warning(storage, planned), time.monotonic() - began)
         _prepare(storage, planned.plan, publisher, options.overwrite, old)
         task = BuildTask(planned.plan.recipe, planned.plan.digest, planned.roots, storage.uri, options.budget)
         try:
@@ -99,7 +99,10 @@ def build(
             # Another run of the same plan may have published and cleaned up under this one's feet.
             if options.overwrite or not publisher.is_published():
                 raise
-            manifest, warnings = publisher.published(), []
+            manifest, warnings, was_overtaken = publisher.published(), [], True
+    if was_overtaken:
+        # What the workers, ended by now, wrote after the other run cleaned up.
+        storage.delete(BUILD_FOLDER)
     return Result(manifest, False, warnings, time.monotonic() - began)
 
 

@@ -1,5 +1,6 @@
 """Stored bytes back to values, and the proof that they can be: for encodings of our writers and those of MDSWriter."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,8 @@ def decode(encoding: str, data: bytes) -> Any:
     try:
         if encoding in _DECIMALS:
             return _DECIMALS[encoding](data.decode())
+        if encoding == "json":
+            return json.loads(data.decode())  # the reference reader takes UTF-8 alone, json.loads of bytes also UTF-16
         return codec(encoding).decode(data)
     except UsageError:
         raise ValueError(f"expected a known encoding, got {encoding!r}") from None
