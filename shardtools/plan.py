@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import ceil
 from typing import Any
 
 import zstandard
@@ -139,17 +140,22 @@ def identity(packed: bytes) -> bytes:
 def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None) -> int:
     """How much input one partition holds, for ``stored_ratio`` output bytes per input byte.
 
-    ``max(16 MiB, min(input / 16, the input of 8 shards))``, brought down to whole shards where it is larger than one.
+    ``max(16 MiB, min(input / 16, the input of 8 shards))``, brought down to whole shards where it is larger than one, and
+    to equal parts of the input where it is smaller, so that the last shard is no crumb.
     """
     share = input_bytes / _PARTITIONS_AT_LEAST
     if shard_bytes is None:
-        return max(MIN_PARTITION_BYTES, int(share))
+        return _equal_parts(input_bytes, max(MIN_PARTITION_BYTES, share))
     shard_input_bytes = shard_bytes / stored_ratio
     target = max(MIN_PARTITION_BYTES, min(share, _SHARDS_PER_PARTITION * shard_input_bytes))
     whole_shards = int(target / shard_input_bytes)
     if whole_shards == 0:
-        return int(target)
+        return _equal_parts(input_bytes, target)
     return max(1, int(whole_shards * shard_input_bytes * _ESTIMATE_MARGIN))
+
+
+def _equal_parts(input_bytes: int, most_bytes: float) -> int:
+    return max(1, ceil(input_bytes / max(1, ceil(input_bytes / most_bytes))))
 
 
 @dataclass(frozen=True)
@@ -184,14 +190,15 @@ def cut_exactly(
     target = partition_bytes(total_in, total_out / total_in if total_in else 1.0, shard_bytes)
     whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _ESTIMATE_MARGIN
     partitions: list[Partition] = []
-    begin = weight = num_shards = 0
+    begin = weight = before = num_shards = 0
     for i, new_shard in enumerate(_Shards(budget_bytes, limit.num_samples).boundaries(costs)):
-        full = weight >= target if whole_shards else weight + weights[i] > target
-        if i > begin and full and (new_shard or not whole_shards):
+        # Parts of shards are cut along the whole input, so that no rounding adds up to a crumb at the end.
+        full = new_shard and weight >= target if whole_shards else before + weight + weights[i] > target * (len(partitions) + 1)
+        if i > begin and full:
             partitions.append(Partition(len(partitions), extents[begin:i], weight, i - begin, num_shards))
-            begin, weight, num_shards = i, 0, 0
+            begin, before, weight, num_shards = i, before + weight, 0, 0
         weight += weights[i]
-        num_shards += new_shard or i == begin
+        num_shards += i == begin or (new_shard and whole_shards)
     if begin < len(extents):
         partitions.append(Partition(len(partitions), extents[begin:], weight, len(extents) - begin, num_shards))
     return partitions

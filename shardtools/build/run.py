@@ -90,9 +90,9 @@ def build(
                 raise _refusal(storage, planned.plan, KEPT_PLAN_NAME, "a finished dataset")
             publisher.clean_up()
             return Result(old, True, _stale_warning(storage, planned), time.monotonic() - began)
-        _prepare(storage, planned.plan, publisher, options.overwrite, old)
         task = BuildTask(planned.plan.recipe, planned.plan.digest, planned.roots, storage.uri, options.budget)
         try:
+            _prepare(storage, planned.plan, publisher, options.overwrite, old)
             engine.run(task, publisher.missing(), _BudgetWatch(options.budget, listener.on_progress))
             manifest, warnings = publisher.publish(old)
         except StorageError:
@@ -120,6 +120,8 @@ def _prepare(storage: Storage, plan: Plan, publisher: Publisher, overwrite: bool
     foreign = [name for name in storage.names() if name not in known and not name.startswith(PRIVATE_FOLDER + "/")]
     if foreign:
         storage.delete(BUILD_FOLDER)
+        if old is None and publisher.is_published():
+            raise StorageError("another run of the same plan was faster")
         raise UsageError(
             f"expected {storage.uri} to be empty, got {plural(len(foreign), 'file')} that no manifest names, such as {min(foreign)}; "
             "choose another destination or move the files away"

@@ -141,7 +141,7 @@ def _show_plan(planned: PlannedBuild, as_json: bool) -> None:
     partitions, survey = planned.plan.partitions, planned.survey
     counts = [partition.num_samples for partition in partitions]
     num_samples = None if None in counts else sum(count or 0 for count in counts)
-    content = {
+    content: dict[str, Any] = {
         "plan": planned.plan.digest,
         "samples": num_samples,
         "input_bytes": sum(partition.input_bytes for partition in partitions),

@@ -6,7 +6,7 @@ from typing import Any
 
 from shardtools.datasets import _unpack
 from shardtools.datasets._mds_index import IndexEntry
-from shardtools.errors import UsageError
+from shardtools.errors import DamagedShardError, UsageError
 from shardtools.formats import ShardFormat, StoredSample
 from shardtools.manifest import Manifest
 from shardtools.sample import Field
@@ -100,8 +100,10 @@ class Dataset:
 
     def samples(self, shard: Shard) -> Iterator[StoredSample]:
         """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError."""
-        samples = shard.format.stored_samples(self.unpacked(shard, self.stored(shard)))
-        return self.named(shard, samples)
+        try:
+            yield from self.named(shard, shard.format.stored_samples(self.unpacked(shard, self.stored(shard))))
+        except DamagedShardError as damage:
+            raise DamagedShardError(f"the shard {shard.name} is damaged: {damage.message}; restore it", damage.offset) from None
 
     def named(self, shard: Shard, samples: Iterator[StoredSample]) -> Iterator[StoredSample]:
         """The same samples, with the keys they have in the dataset."""

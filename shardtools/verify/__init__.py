@@ -22,7 +22,7 @@ from shardtools.verify.verdict import Verdict
 __all__ = ["KINDS", "LEVELS", "Checked", "Finding", "Verdict", "VerifyOptions", "verify"]
 
 # Starting worker processes takes longer than checking this much.
-_WORTH_WORKERS_BYTES = 64 << 20
+_WORTH_WORKERS_BYTES = 256 << 20
 _OFFSET_BYTES = 8
 
 
