@@ -133,12 +133,15 @@ class Manifest:
                 f"expected {MANIFEST_NAME} to end in the SHA-256 of its text, got a text that was cut or edited; restore the file"
             )
         content = json.loads(text + "\n}")
-        if content.get("format") != FORMAT:
-            raise ManifestError(f"expected a manifest of format {FORMAT}, got {content.get('format')!r}; use a matching version")
-        return cls(
-            content["plan"],
-            content["recipe"],
-            Ledger.from_json(content["ledger"]),
-            tuple(ShardEntry.from_json(shard) for shard in content["shards"]),
-            tuple(FileEntry(file["name"], file["bytes"], file["sha256"]) for file in content["files"]),
-        )
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ManifestError(f"expected a manifest of format {FORMAT}, got another; use a matching version")
+        try:
+            return cls(
+                content["plan"],
+                content["recipe"],
+                Ledger.from_json(content["ledger"]),
+                tuple(ShardEntry.from_json(shard) for shard in content["shards"]),
+                tuple(FileEntry(file["name"], file["bytes"], file["sha256"]) for file in content["files"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ManifestError(f"expected a manifest as {FORMAT} describes it, got one without {error}; restore the file") from None

@@ -109,7 +109,7 @@ class Plan:
     def differences(self, stored: bytes) -> list[str]:
         """The first differences between an earlier serialized plan and this one, each a sentence for people."""
         head, *lines = _read_lines(stored)
-        old_recipe, new_recipe = _flatten(json.loads(head)["recipe"]), _flatten(self.recipe.as_json())
+        old_recipe, new_recipe = _flatten(json.loads(head)["recipe"]), _flatten(json.loads(json.dumps(self.recipe.as_json())))
         found = [
             f"{name} was {old_recipe.get(name)!r}, is {new_recipe.get(name)!r}"
             for name in sorted(old_recipe.keys() | new_recipe.keys())

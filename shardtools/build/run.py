@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from shardtools.build.order import Order
 from shardtools.build.publish import Publisher
@@ -14,7 +15,7 @@ from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, StorageError, UsageError
 from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit
-from shardtools.sources import Survey, SurveyRequest, resolve_inputs
+from shardtools.sources import Spread, Survey, SurveyRequest, resolve_inputs, spread_here
 from shardtools.storage import Storage, open_storage
 from shardtools.units import Budget, plural
 
@@ -56,14 +57,15 @@ class Listener:
     on_progress: Callable[[Progress], None] = lambda _: None
 
 
-def plan_build(sources: Sequence[str], order: Order) -> PlannedBuild:
+def plan_build(sources: Sequence[str], order: Order, engine: Engine | None = None) -> PlannedBuild:
     """Scan the inputs and settle the recipe. Reads metadata and at most 1,000 records.
 
     ``sources`` are folders, files, ``@list`` or ``-``. Raises UsageError where they leave a choice open.
     """
     inputs = resolve_inputs(sources)
     limit = order.limit or ShardLimit(num_bytes=order.format.default_shard_bytes)
-    survey = order.source.survey(SurveyRequest(inputs, order.format, limit, order.shuffle_seed, order.encodings))
+    spread = _spread(engine) if engine is not None else spread_here
+    survey = order.source.survey(SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings))
     recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed)
     return PlannedBuild(Plan.make(recipe, survey.partitions), survey, tuple(given.root for given in inputs))
 
@@ -81,7 +83,7 @@ def build(
     _refuse_destination_inside(sources, storage)
     was_overtaken = False
     with options.engine as engine:
-        planned = plan_build(sources, order)
+        planned = plan_build(sources, order, engine)
         listener.on_plan(planned)
         publisher = Publisher(storage, planned.plan, planned.roots, options.budget)
         old = publisher.read_manifest()
@@ -104,6 +106,17 @@ def build(
         # What the workers, ended by now, wrote after the other run cleaned up.
         storage.delete(BUILD_FOLDER)
     return Result(manifest, False, warnings, time.monotonic() - began)
+
+
+def _spread(engine: Engine) -> Spread:
+    """Planning work on the engine that will run the partitions."""
+
+    def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
+        results: list[Any] = []
+        engine.run(function, items, lambda _: None, results.append)
+        return results
+
+    return spread
 
 
 def _prepare(storage: Storage, plan: Plan, publisher: Publisher, overwrite: bool, old: Manifest | None) -> None:

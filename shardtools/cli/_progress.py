@@ -2,10 +2,12 @@
 
 import sys
 from types import TracebackType
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING
 
 from shardtools.engines import Progress
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 
 class ProgressBar:
@@ -26,6 +28,10 @@ class ProgressBar:
 
     def begin(self, expected_bytes: int) -> None:
         """Show the bar; ``expected_bytes`` may be an estimate."""
+        if not sys.stderr.isatty():
+            return
+        from tqdm import tqdm
+
         self._bar = tqdm(
             total=expected_bytes or None,
             desc=self._label,
@@ -33,7 +39,6 @@ class ProgressBar:
             unit_scale=True,
             leave=False,
             file=sys.stderr,
-            disable=not sys.stderr.isatty(),
         )
 
     def add(self, progress: Progress) -> None:

@@ -27,7 +27,7 @@ class Task(Protocol):
     What it returns is picklable too, and small: it travels to the caller of ``Engine.run``.
     """
 
-    def __call__(self, item: Any, report: Report) -> Any: ...
+    def __call__(self, item: Any, report: Report, /) -> Any: ...
 
 
 class Engine(Protocol):

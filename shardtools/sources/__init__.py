@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -23,6 +23,15 @@ class Input:
     """Paths relative to the root, ``/``-separated; None means everything below it."""
 
 
+Spread = Callable[[Callable[[Any, Any], Any], Sequence[Any]], Iterable[Any]]
+"""Calls a picklable function with each item and a callback for events; yields the results in any order."""
+
+
+def spread_here(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+    """One item after the other in this process."""
+    return [function(item, lambda _: None) for item in items]
+
+
 @dataclass(frozen=True)
 class SurveyRequest:
     """What a source must know to plan."""
@@ -31,6 +40,8 @@ class SurveyRequest:
     format: ShardFormat
     limit: ShardLimit
     shuffle_seed: int | None = None
+    spread: Spread = spread_here
+    """How work on many items is done; planning may use whatever will run the partitions."""
     encodings: dict[str, str] = field(default_factory=dict)
     """MDS encodings the user gave by field name, in place of the inferred ones."""
 
@@ -132,9 +143,9 @@ def _listed(text: bytes, origin: str) -> Input:
     return Input(os.fsdecode(root), tuple(os.path.relpath(path, root) for path in full))
 
 
-def escape_note(escaped: Sequence[tuple[bytes, bytes]]) -> list[str]:
+def escape_note(num_escaped: int, escaped: Sequence[tuple[bytes, bytes]]) -> list[str]:
     """A note that counts keys which differ from the name they were made of, and shows three."""
-    if not escaped:
+    if not num_escaped:
         return []
     shown = ", ".join(f"{raw.decode('utf-8', 'backslashreplace')!r} is {key.decode()}" for raw, key in escaped[:3])
-    return [f"{plural(len(escaped), 'key')} escaped, since not every reader takes the name as it is: {shown}"]
+    return [f"{plural(num_escaped, 'key')} escaped, since not every reader takes the name as it is: {shown}"]

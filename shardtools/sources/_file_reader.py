@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from shardtools.plan import identity
@@ -27,6 +28,7 @@ class FileReader:
         self._reject = reject
         self._names = sorted({*layout.stored_names.values()})
         self._names += [LABEL_FIELD] * (layout.labels is not None) + [PATH_FIELD] * layout.keep_path
+        self._has_extras = layout.labels is not None or layout.keep_path
         self._root_fds = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for root in roots]
 
     def close(self) -> None:
@@ -34,37 +36,39 @@ class FileReader:
             os.close(fd)
 
     def batches(self, extents: Sequence[bytes]) -> Iterator[Batch]:
-        batch, origins, batch_bytes = self._begin()
+        batch, taken, batch_bytes = self._begin()
         for packed in extents:
             key, root, folder, *rest = identity(packed).split(b"\0")
             names, sizes = rest[2::3], list(map(int, rest[1::3]))
             shape = self._layout.shape(tuple(rest[::3]))
             try:
-                extras = self._extras(shape, folder, names)
-                fd = self._root_fds[int(root)]
-                files = zip(shape.taken, names, sizes, strict=True)
-                values = [self._read_file(fd, join(folder, name), num_bytes) for taken, name, num_bytes in files if taken]
+                extras = self._extras(shape, folder, names) if shape.fault or self._has_extras else None
+                values = self._read_files(self._root_fds[int(root)], folder, compress(zip(names, sizes, strict=True), shape.taken))
             except _RefusedError as refused:
                 self._reject(refused.reject)
                 continue
             batch.keys.append(key)
-            origins.append(join(folder, names[0]))
+            taken.append(packed)
             for name, value in zip(shape.stored, values, strict=True):
                 batch.columns[name].append(value)
             for name in shape.absent:
                 batch.columns[name].append(None)
-            for name, extra in extras.items():
+            for name, extra in extras.items() if extras else ():
                 batch.columns[name].append(extra)
             batch_bytes += sum(sizes)
-            if batch_bytes >= _BATCH_BYTES or len(batch.keys) >= _BATCH_SAMPLES:
+            if batch_bytes >= _BATCH_BYTES or len(taken) >= _BATCH_SAMPLES:
                 yield batch
-                batch, origins, batch_bytes = self._begin()
-        if batch.keys:
+                batch, taken, batch_bytes = self._begin()
+        if taken:
             yield batch
 
     def _begin(self) -> tuple[Batch, list[bytes], int]:
-        origins: list[bytes] = []
-        return Batch([], {name: [] for name in self._names}, lambda i: shown(origins[i])), origins, 0
+        taken: list[bytes] = []
+        return Batch([], {name: [] for name in self._names}, lambda i: _first_path(taken[i])), taken, 0
+
+    def _read_files(self, root_fd: int, folder: bytes, files: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        prefix = folder + b"/" if folder else b""
+        return [self._read_file(root_fd, prefix + name, num_bytes) for name, num_bytes in files]
 
     def _extras(self, shape: Shape, folder: bytes, names: Sequence[bytes]) -> dict[str, Any]:
         """The fields that no file holds. Raises _RefusedError where the sample is bad by its names alone."""
@@ -115,6 +119,11 @@ class _RefusedError(Exception):
     def __init__(self, reason: str, path: bytes, sentence: str, head: bytes = b"") -> None:
         super().__init__(sentence)
         self.reject = Reject(reason, shown(path), sentence, head)
+
+
+def _first_path(packed: bytes) -> str:
+    _, _, folder, _, _, name, *_ = identity(packed).split(b"\0")
+    return shown(join(folder, name))
 
 
 def join(folder: bytes, name: bytes) -> bytes:

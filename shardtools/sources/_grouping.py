@@ -1,9 +1,8 @@
 """Which files are one sample, what its fields are called, and under which rules that was decided."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from shardtools.errors import UsageError
 from shardtools.keys import is_legal_field
@@ -40,31 +39,37 @@ class FieldRule:
         return extension if own else self.name
 
 
-class Group(NamedTuple):
-    """The files of one sample."""
-
-    folder: bytes
-    stem: bytes
-    files: list[tuple[str, bytes, bytes, bytes]]
-    """(field, size, mtime_ns, name), the numbers as decimal text, sorted by field."""
+Split = Callable[[bytes], tuple[bytes, str]]
+PlannedFile = tuple[str, bytes, bytes, bytes]
+"""Field, size, mtime_ns and name of a file, the numbers as decimal text."""
 
 
-def groups(scanned: Scan, rule: str) -> Iterator[Group]:
-    """Scanned files gathered into samples by ``first-dot``, ``last-dot`` or ``file``."""
+def splitter(rule: str) -> Split:
+    """Splits a file name into stem and field by ``first-dot``, ``last-dot`` or ``file``."""
     fields: dict[bytes, str] = {}
-    for folder, entries in scanned.folders.items():
-        stems: dict[bytes, list[tuple[str, bytes, bytes, bytes]]] = {}
-        for entry in entries:
-            name, num_bytes, modified_ns = entry.split(b"\0")
-            stem, extension = split_name(name, rule)
-            field = fields.get(extension)
-            if field is None:
-                field = fields[extension] = _field_name(extension, rule)
-            stems.setdefault(stem, []).append((field, num_bytes, modified_ns, name))
-        for stem, members in stems.items():
-            if len(members) > 1:
-                members.sort()
-            yield Group(folder, stem, members)
+
+    def split(name: bytes) -> tuple[bytes, str]:
+        stem, extension = split_name(name, rule)
+        field = fields.get(extension)
+        if field is None:
+            field = fields[extension] = _field_name(extension, rule)
+        return stem, field
+
+    return split
+
+
+def groups(entries: Iterable[bytes], split: Split) -> dict[bytes, list[PlannedFile]]:
+    """The files of one folder by stem, each sample's sorted by field."""
+    stems: dict[bytes, list[PlannedFile]] = {}
+    for entry in entries:
+        name, num_bytes, modified_ns = entry.split(b"\0")
+        stem, field = split(name)
+        if stem in stems:
+            stems[stem].append((field, num_bytes, modified_ns, name))
+            stems[stem].sort()
+        else:
+            stems[stem] = [(field, num_bytes, modified_ns, name)]
+    return stems
 
 
 def split_name(name: bytes, rule: str) -> tuple[bytes, bytes]:
@@ -140,8 +145,9 @@ def _field_name(extension: bytes, rule: str) -> str:
 
 
 def _field_sets(scans: Sequence[Scan], rule: str, aliases: dict[str, str]) -> FieldSets:
-    found = (group for scanned in scans for group in groups(scanned, rule))
-    return Counter(tuple(sorted(aliases.get(field, field) for field, *_ in group.files)) for group in found)
+    split = splitter(rule)
+    found = (files for scanned in scans for entries in scanned.folders.values() for files in groups(entries, split).values())
+    return Counter(tuple(sorted(aliases.get(file[0], file[0]) for file in files)) for files in found)
 
 
 def _shown(sets: FieldSets) -> str:

@@ -130,8 +130,10 @@ class Layout:
         return fields
 
     def left_out(self, sets: FieldSets) -> Counter[str]:
-        """Files no rule names, counted by extension."""
+        """Files that are left out, counted by extension."""
         counts: Counter[str] = Counter()
+        if not self.leaves_out:
+            return counts
         for names, count in sets.items():
             counts.update({f".{name} files": count for name in names if name not in self.stored_names})
         return counts

@@ -4,6 +4,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shardtools.errors import StorageError, UsageError
@@ -11,6 +12,7 @@ from shardtools.sources import Input
 
 UNREADABLE_BYTES = -1
 """The size of a file whose metadata could not be read; reading it will say why."""
+_MIN_SUBTREES = 16
 _SKIPPED_NAMES = {b"__pycache__": "__pycache__", b"Thumbs.db": "Thumbs.db"}
 
 
@@ -31,13 +33,47 @@ class Scan:
         return ((folder, entry) for folder, entries in self.folders.items() for entry in entries)
 
 
+@dataclass(frozen=True)
+class Subtree:
+    """A part of an input that can be listed by itself."""
+
+    root: int
+    """Index of the input."""
+    path: bytes
+    folder: bytes
+    """Its path relative to the input."""
+    ancestors: tuple[tuple[int, int], ...] = ()
+    """Device and inode of every folder above it."""
+    recurses: bool = True
+
+
+def subtrees(root: int, given: Input) -> list[Subtree]:
+    """The input's tree in parts that are worth spreading over processes; the listed files of an input are one part."""
+    whole = Subtree(root, os.fsencode(given.root), b"")
+    if given.paths is not None:
+        return [whole]
+    parts: list[Subtree] = []
+    pending = [whole]
+    while pending and len(pending) + len(parts) < _MIN_SUBTREES:
+        this = pending.pop(0)
+        parts.append(Subtree(root, this.path, this.folder, this.ancestors, recurses=False))
+        with _one_sentence(this.path):
+            pending += _inner(this, _subfolders(this.path))
+    return parts + pending
+
+
 def scan(given: Input) -> Scan:
     """Every file of an input. Raises StorageError for a folder that cannot be listed."""
+    return scan_subtree(Subtree(0, os.fsencode(given.root), b""), given.paths)
+
+
+def scan_subtree(subtree: Subtree, paths: Sequence[bytes] | None = None) -> Scan:
+    """Every file of a part of an input, or of the listed paths in it."""
     found = Scan()
-    if given.paths is None:
-        _scan_tree(os.fsencode(given.root), found)
+    if paths is None:
+        _scan_tree(subtree, found)
     else:
-        _scan_listed(os.fsencode(given.root), given.paths, found)
+        _scan_listed(subtree.path, paths, found)
     for entries in found.folders.values():
         entries.sort()
     found.folders = dict(sorted(found.folders.items()))
@@ -51,24 +87,40 @@ def skip_reason(name: bytes) -> str | None:
     return "hidden" if name.startswith(b".") else _SKIPPED_NAMES.get(name)
 
 
-def _scan_tree(root: bytes, found: Scan) -> None:
+def _scan_tree(subtree: Subtree, found: Scan) -> None:
     # A stack of its own, since folders may nest deeper than Python recurses.
-    pending: list[tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = [(root, b"", ())]
+    pending = [subtree]
     while pending:
-        path, folder, ancestors = pending.pop()
-        try:
-            this = _identity(os.stat(path))
-            if this in ancestors:
+        this = pending.pop()
+        with _one_sentence(this.path):
+            if _identity(os.stat(this.path)) in this.ancestors:
                 found.skipped["link loop"] += 1
                 continue
-            for subfolder in _scan_folder(path, folder, found):
-                inner = folder + b"/" + subfolder if folder else subfolder
-                pending.append((path + b"/" + subfolder, inner, (*ancestors, this)))
-        except OSError as error:
-            shown = path.decode("utf-8", "backslashreplace")
-            raise StorageError(
-                f"could not list the folder {shown}: {error.strerror}; give this user the permission or leave the folder out"
-            ) from error
+            subfolders = _scan_folder(this.path, this.folder, found)
+            if this.recurses:
+                pending += _inner(this, subfolders)
+
+
+def _inner(outer: Subtree, subfolders: Sequence[bytes]) -> list[Subtree]:
+    ancestors = (*outer.ancestors, _identity(os.stat(outer.path)))
+    prefix = outer.folder + b"/" if outer.folder else b""
+    return [Subtree(outer.root, outer.path + b"/" + name, prefix + name, ancestors) for name in subfolders]
+
+
+def _subfolders(path: bytes) -> list[bytes]:
+    with os.scandir(path) as listing:
+        return sorted(entry.name for entry in listing if not skip_reason(entry.name) and entry.is_dir())
+
+
+@contextmanager
+def _one_sentence(path: bytes) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        shown = path.decode("utf-8", "backslashreplace")
+        raise StorageError(
+            f"could not list the folder {shown}: {error.strerror}; give this user the permission or leave the folder out"
+        ) from error
 
 
 def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:

@@ -1,7 +1,6 @@
 """Folders of small files: files that share folder and stem are one sample."""
 
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -10,21 +9,15 @@ from typing import Any, ClassVar
 from shardtools import keys
 from shardtools.duplicates import DigestRun, key_digest, num_twins
 from shardtools.errors import DuplicateKeyError, UsageError
-from shardtools.plan import cut_exactly, extent, identity, permutation
-from shardtools.sample import Batch, Field, RejectSink
+from shardtools.formats import Encoder
+from shardtools.plan import cut_exactly, identity, permutation
+from shardtools.sample import Batch, RejectSink
 from shardtools.sources import Survey, SurveyRequest, escape_note
+from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan
 from shardtools.sources._file_reader import FileReader, join, shown
-from shardtools.sources._grouping import (
-    NO_EXTENSION_FIELD,
-    FieldRule,
-    FieldSets,
-    choose_rule,
-    field_rules,
-    groups,
-    parse_field_rules,
-)
+from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldRule, choose_rule, field_rules, parse_field_rules
 from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout, label_names
-from shardtools.sources._scan import Scan, scan
+from shardtools.sources._scan import Subtree, scan, subtrees
 from shardtools.units import plural
 
 GROUP_RULES = ("first-dot", "last-dot", "file")
@@ -59,38 +52,36 @@ class Files:
         )
 
     def survey(self, request: SurveyRequest) -> Survey:
-        scans = [scan(given) for given in request.inputs]
-        if not any(found.folders for found in scans):
+        rule, planned, notes = self._planned(request)
+        extents = planned.extents
+        if not extents:
             raise UsageError(f"expected files to pack, got none in {', '.join(given.root for given in request.inputs)}")
-        rule, notes = self._settled_rule(scans)
-        extents, sets, escaped = _extents(scans, rule)
         _refuse_repeats(extents, [given.root for given in request.inputs])
         layout = Layout(
-            rules=self.fields if self.fields is not None else field_rules(sets),
+            rules=self.fields if self.fields is not None else field_rules(planned.sets),
             leaves_out=self.fields is not None,
             labels=label_names([_folder(packed) for packed in extents]) if self.label_from_dir else None,
             keep_path=self.keep_path,
             keep_extensions=request.format.index_name is None,
             max_file_bytes=request.format.max_value_bytes,
         )
-        fields = layout.fields(sets, request.encodings)
+        fields = layout.fields(planned.sets, request.encodings)
         if request.shuffle_seed is not None:
             extents = [extents[i] for i in permutation(request.shuffle_seed, len(extents))]
         elif layout.labels is not None:
             notes.append("labels are packed in folder order, and class-sorted shards train badly: add --shuffle --seed S")
-        weights, costs = _sizes(extents, fields, layout, request)
-        budget = request.format.encoder(fields, request.limit.num_bytes).budget_bytes
-        skipped = sum((found.skipped for found in scans), layout.left_out(sets) if layout.leaves_out else Counter())
+        encoder = request.format.encoder(fields, request.limit.num_bytes)
+        weights, costs = _sizes(extents, layout, encoder)
         return Survey(
             source=replace(self, group=rule, layout=layout),
             fields=fields,
-            partitions=cut_exactly(extents, weights, costs, budget, request.limit),
+            partitions=cut_exactly(extents, weights, costs, encoder.budget_bytes, request.limit),
             preview=[packed.partition(b"\0")[0].decode() for packed in extents[:_PREVIEW_KEYS]],
-            notes=notes + escape_note(escaped) + _notes(sets, scans, layout),
-            skipped=dict(sorted(skipped.items())),
+            notes=notes + escape_note(planned.num_escaped, planned.escaped) + _notes(planned, layout),
+            skipped=dict(sorted((planned.skipped + layout.left_out(planned.sets)).items())),
             expected_bytes=sum(costs),
-            num_twins=_num_twins(extents),
-            newest_ns=max(found.newest_ns for found in scans),
+            num_twins=_num_twins(planned.extents),
+            newest_ns=planned.newest_ns,
         )
 
     def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
@@ -101,32 +92,24 @@ class Files:
         finally:
             reader.close()
 
-    def _settled_rule(self, scans: Sequence[Scan]) -> tuple[str, list[str]]:
-        if self.group != "auto":
-            return self.group, []
+    def _planned(self, request: SurveyRequest) -> tuple[str, FilePlan, list[str]]:
+        """The settled grouping rule, the samples it gives, and notes."""
+        rule = "first-dot" if self.group == "auto" else self.group
+        parts: list[FilePlan] = []
+        trees: list[Subtree] = []
+        for index, given in enumerate(request.inputs):
+            if given.paths is None:
+                trees += subtrees(index, given)
+            else:
+                parts.append(plan_scan(scan(given), index, rule))
+        planned = FilePlan.merged([*parts, *request.spread(PlanSubtree(rule), trees)])
+        if self.group != "auto" or not planned.has_dotted_stems:
+            return rule, planned, []
+        # The dots of some names can be read in two ways: look at all names before one is settled.
+        scans = [scan(given) for given in request.inputs]
         rule, note = choose_rule(scans, {alias: rule.name for rule in self.fields or () for alias in rule.aliases})
-        return rule, [] if note is None else [note]
-
-
-def _extents(scans: Sequence[Scan], rule: str) -> tuple[list[bytes], FieldSets, list[tuple[bytes, bytes]]]:
-    """Sorted extents ``key, root, folder, (field, size, name)...``, their field sets, and the (path, key) pairs that differ."""
-    extents: list[bytes] = []
-    sets: FieldSets = Counter()
-    escaped: list[tuple[bytes, bytes]] = []
-    for index, found in enumerate(scans):
-        root = b"%d" % index
-        for folder, stem, files in groups(found, rule):
-            raw = join(folder, stem)
-            key = keys.escape_key(raw)
-            if key != raw:
-                escaped.append((raw, key))
-            sets[tuple([file[0] for file in files])] += 1
-            parts = [key, root, folder]
-            for field, num_bytes, _, name in files:
-                parts += (field.encode(), num_bytes, name)
-            extents.append(extent(parts, b",".join([file[2] for file in files])))
-    extents.sort()
-    return extents, sets, escaped
+        planned = FilePlan.merged(plan_scan(scanned, index, rule) for index, scanned in enumerate(scans))
+        return rule, planned, [] if note is None else [note]
 
 
 def _refuse_repeats(extents: Sequence[bytes], roots: Sequence[str]) -> None:
@@ -156,9 +139,8 @@ def _folder(packed: bytes) -> bytes:
     return packed.split(b"\0", 3)[2]
 
 
-def _sizes(extents: Sequence[bytes], fields: Sequence[Field], layout: Layout, request: SurveyRequest) -> tuple["array[int]", "array[int]"]:
+def _sizes(extents: Sequence[bytes], layout: Layout, encoder: Encoder) -> tuple["array[int]", "array[int]"]:
     """Input bytes and stored bytes of every extent, in order."""
-    planned_cost = request.format.encoder(fields, request.limit.num_bytes).planned_cost
     weights, costs = array("Q"), array("Q")
     for packed in extents:
         key, _, folder, *rest = identity(packed).split(b"\0")
@@ -169,15 +151,15 @@ def _sizes(extents: Sequence[bytes], fields: Sequence[Field], layout: Layout, re
             sizes[LABEL_FIELD] = len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))
         if layout.keep_path:
             sizes[PATH_FIELD] = len(shown(join(folder, rest[2])).encode())
-        costs.append(planned_cost(len(key), sizes))
+        costs.append(encoder.planned_cost(len(key), sizes))
     return weights, costs
 
 
-def _notes(sets: FieldSets, scans: Sequence[Scan], layout: Layout) -> list[str]:
+def _notes(planned: FilePlan, layout: Layout) -> list[str]:
     notes = []
-    if num_links := sum(found.num_links for found in scans):
-        notes.append(f"followed {plural(num_links, 'symbolic link')}")
-    num_bare = sum(count for names, count in sets.items() if NO_EXTENSION_FIELD in names)
+    if planned.num_links:
+        notes.append(f"followed {plural(planned.num_links, 'symbolic link')}")
+    num_bare = sum(count for names, count in planned.sets.items() if NO_EXTENSION_FIELD in names)
     if num_bare and NO_EXTENSION_FIELD in layout.stored_names:
         notes.append(f"files without an extension are stored as the field {NO_EXTENSION_FIELD!r}: {plural(num_bare, 'sample')}")
     return notes

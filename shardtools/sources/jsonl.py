@@ -71,7 +71,7 @@ class Jsonl:
             fields=fields,
             partitions=list(self._partitions(files, roots, ratio, request)),
             preview=[key.decode() for key in sampled_keys[:_PREVIEW_KEYS]],
-            notes=notes + [f"of the first {len(sampled_keys)}: {note}" for note in escape_note(escaped)],
+            notes=notes + [f"of the first {len(sampled_keys)}: {note}" for note in escape_note(len(escaped), escaped)],
             skipped=skipped,
             newest_ns=max(file.modified_ns for file in files),
             expected_bytes=int(ratio * sum(file.text_bytes for file in files)),

@@ -1,0 +1,75 @@
+# `make demo` shows what shardtools does; `make test` runs its tests. Both need only Python 3.11+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+SOURCES := shardtools scripts tests
+
+.PHONY: help demo test test-slow check bench-peers clean distclean
+
+help:
+	@echo 'make demo         make sample data, pack it, verify it, look at it (core install, in $(VENV))'
+	@echo 'make test         the fast tests (installs torch and the reference readers too)'
+	@echo 'make test-slow    the slow tests'
+	@echo 'make check        format, lint, types, make test'
+	@echo 'make bench-peers  measure beside webdataset, MDSWriter and GNU tar; BENCH="--only files" for a part'
+	@echo 'make clean        remove the demo and caches; make distclean removes $(VENV) too'
+	@echo 'PYTHON=python3.12 make demo   takes another Python'
+
+# A stamp is touched last, so an install that was interrupted is done again.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'expected Python 3.11 or newer as $(PYTHON); name another with PYTHON=python3.12 make ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.created pyproject.toml
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) -e '.[dev,train]' -c constraints.txt
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core
+	@rm -rf demo
+	@printf '\n== 1. Make 2,000 small JPEG + JSON pairs, and 20,000 records of text as JSONL\n'
+	$(BIN)/python scripts/make_sample_data.py demo
+	@printf '\n== 2. Pack the pairs into WebDataset shards: tar files that read in one sweep\n'
+	$(BIN)/shardtools pack demo/images demo/images-wds --to wds
+	@printf '\n== 3. Pack the same pairs into MDS shards, for StreamingDataset\n'
+	$(BIN)/shardtools pack demo/images demo/images-mds --to mds
+	@printf '\n== 4. Pack the records into MDS shards; the columns are inferred from the first 1,000 records\n'
+	$(BIN)/shardtools pack demo/docs.jsonl demo/docs-mds --to mds
+	@printf '\n== 5. Verify: every file, every byte, every sample\n'
+	$(BIN)/shardtools verify demo/images-wds
+	$(BIN)/shardtools verify demo/images-mds
+	$(BIN)/shardtools verify demo/docs-mds
+	@printf '\n== 6. Look at a dataset and its first samples\n'
+	$(BIN)/shardtools inspect demo/images-wds --head 2
+	$(BIN)/shardtools inspect demo/docs-mds --head 2
+	@printf '\nDone. The shards are in demo/; `$(BIN)/shardtools --help` says what else there is.\n'
+
+test: $(VENV)/.tests
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(VENV)/.tests
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.tests
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/mypy --strict scripts/*.py
+	$(MAKE) test
+
+bench-peers: $(VENV)/.tests
+	$(BIN)/python scripts/bench_peers.py $(BENCH)
+
+clean:
+	rm -rf demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) *.egg-info

@@ -1,0 +1,81 @@
+"""Extents of files: a tree listed, grouped into samples and packed, in parts that any process can do."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardtools.keys import escape_key
+from shardtools.plan import extent
+from shardtools.sources._grouping import FieldSets, groups, splitter
+from shardtools.sources._scan import Scan, Subtree, scan_subtree
+
+_MAX_EXAMPLES = 3
+
+
+@dataclass
+class FilePlan:
+    """The samples of a part of the input; parts add up."""
+
+    extents: list[bytes] = field(default_factory=list)
+    """``key, root, folder, (field, size, name)...`` with the files' mtimes as version, not sorted."""
+    sets: FieldSets = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    num_links: int = 0
+    num_escaped: int = 0
+    escaped: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """The first few (path without suffix, key) that differ, sorted."""
+    newest_ns: int = 0
+    has_dotted_stems: bool = False
+
+    @classmethod
+    def merged(cls, parts: Iterable["FilePlan"]) -> "FilePlan":
+        """All parts as one, its extents sorted, which is by the bytes of their keys."""
+        whole = cls()
+        for part in parts:
+            whole.extents += part.extents
+            whole.sets.update(part.sets)
+            whole.skipped.update(part.skipped)
+            whole.num_links += part.num_links
+            whole.num_escaped += part.num_escaped
+            whole.escaped = sorted(whole.escaped + part.escaped)[:_MAX_EXAMPLES]
+            whole.newest_ns = max(whole.newest_ns, part.newest_ns)
+            whole.has_dotted_stems |= part.has_dotted_stems
+        whole.extents.sort()
+        return whole
+
+
+@dataclass(frozen=True)
+class PlanSubtree:
+    """Lists one part of the input and groups its files by a rule; a task for an engine."""
+
+    rule: str
+
+    def __call__(self, item: Subtree, report: Any) -> FilePlan:
+        return plan_scan(scan_subtree(item), item.root, self.rule)
+
+
+def plan_scan(scanned: Scan, root: int, rule: str) -> FilePlan:
+    """The samples of scanned files."""
+    planned = FilePlan(
+        skipped=scanned.skipped,
+        num_links=scanned.num_links,
+        newest_ns=scanned.newest_ns,
+        has_dotted_stems=scanned.has_dotted_stems,
+    )
+    split, escaped = splitter(rule), []
+    for folder, entries in scanned.folders.items():
+        prefix = folder + b"/" if folder else b""
+        for stem, files in groups(entries, split).items():
+            raw = prefix + stem
+            key = escape_key(raw)
+            if key is not raw:
+                escaped.append((raw, key))
+            parts = [key, b"%d" % root, folder]
+            for name, num_bytes, _, file_name in files:
+                parts += (name.encode(), num_bytes, file_name)
+            planned.sets[tuple([file[0] for file in files])] += 1
+            planned.extents.append(extent(parts, b",".join([file[2] for file in files])))
+    planned.num_escaped = len(escaped)
+    planned.escaped = sorted(escaped)[:_MAX_EXAMPLES]
+    return planned

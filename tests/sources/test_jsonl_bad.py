@@ -1,0 +1,286 @@
+"""Stops bad lines that pass, good lines that fall with them, budgets that are off by one, and counts that do not add up."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from shardtools import plan as plan_module
+from shardtools.engines.processes import Processes
+from shardtools.engines.serial import Serial
+from shardtools.errors import BadSampleError, ShardtoolsError, UsageError
+from shardtools.manifest import Ledger
+from shardtools.sources._record_layout import parse_mappings
+from shardtools.sources.jsonl import Jsonl
+from shardtools.units import Budget
+
+GOOD = [b'{"a": 1, "t": "x"}', b'{"a": 2, "t": "\xc3\xa9"}', b'{"a": 3, "t": ""}']
+DEPTH = 100_000
+
+
+class Bad(NamedTuple):
+    line: bytes
+    reason: str
+    says: str
+
+
+BAD_LINES = {
+    "a list": Bad(b"[1, 2]", "not-an-object", "got list"),
+    "a text": Bad(b'"text"', "not-an-object", "got str"),
+    "a number": Bad(b"3", "not-an-object", "got int"),
+    "null": Bad(b"null", "not-an-object", "got NoneType"),
+    "true": Bad(b"true", "not-an-object", "got bool"),
+    "NaN": Bad(b'{"a": NaN, "t": "x"}', "invalid-json", "NaN"),
+    "Infinity": Bad(b'{"a": Infinity, "t": "x"}', "invalid-json", "Infinity"),
+    "-Infinity": Bad(b'{"a": -Infinity, "t": "x"}', "invalid-json", "Infinity"),
+    "a number that is too large": Bad(b'{"a": 1e999, "t": "x"}', "invalid-json", "infinity"),
+    "half a pair, high": Bad(b'{"a": 1, "t": "\\ud83d"}', "lone-surrogate", "surrogate"),
+    "half a pair, low": Bad(b'{"a": 1, "t": "\\udc00 x"}', "lone-surrogate", "surrogate"),
+    "half a pair, in a name": Bad(b'{"a": 1, "\\ud800": "x"}', "lone-surrogate", "surrogate"),
+    "latin-1": Bad(b'{"a": 1, "t": "caf\xe9"}', "invalid-utf8", "0xe9 at position 18"),
+    "a surrogate as bytes": Bad(b'{"a": 1, "t": "\xed\xa0\x80"}', "invalid-utf8", "0xed at position 15"),
+    "an overlong slash": Bad(b'{"a": 1, "t": "\xc0\xaf"}', "invalid-utf8", "0xc0"),
+    "a NUL byte": Bad(b'{"a": 1, "t": "\0"}', "invalid-json", "expected valid JSON"),
+    "a byte order mark": Bad(b'\xef\xbb\xbf{"a": 1, "t": "x"}', "invalid-json", "expected valid JSON"),
+    "a cut object": Bad(b'{"a": 1, "t": "x"', "invalid-json", "expected valid JSON"),
+    "a cut text": Bad(b'{"a": 1, "t": "x', "invalid-json", "expected valid JSON"),
+    "two objects": Bad(b'{"a": 1, "t": "x"}{"a": 2, "t": "x"}', "invalid-json", "expected valid JSON"),
+    "a comma too many": Bad(b'{"a": 1, "t": "x",}', "invalid-json", "expected valid JSON"),
+    "single quotes": Bad(b"{'a': 1, 't': 'x'}", "invalid-json", "expected valid JSON"),
+    "a comment": Bad(b'{"a": 1, "t": "x"} // note', "invalid-json", "expected valid JSON"),
+    "no JSON at all": Bad(b"a,t", "invalid-json", "expected valid JSON"),
+    "deep lists": Bad(b'{"a": 1, "t": ' + b"[" * DEPTH + b"]" * DEPTH + b"}", "invalid-json", "expected valid JSON"),
+    "deep objects": Bad(b'{"a":' * DEPTH + b"1" + b"}" * DEPTH, "invalid-json", "expected valid JSON"),
+    "open brackets": Bad(b"[" * DEPTH, "invalid-json", "expected valid JSON"),
+}
+
+
+@pytest.fixture
+def write_lines(tmp_path) -> Callable[..., Path]:
+    """Lines as a file in a folder of its own."""
+
+    def write(lines: Sequence[bytes], name: str = "docs.jsonl", folder: str = "src") -> Path:
+        path = tmp_path / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return tmp_path / folder
+
+    return write
+
+
+def rejects_of(out: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (out / ".shardtools" / "rejects").read_text().splitlines()]
+
+
+def nothing_is_published(out: Path) -> bool:
+    return not (out / "shardtools.manifest").exists() and not any(path.suffix in (".tar", ".mds", ".json") for path in out.glob("*"))
+
+
+def place(lines: Sequence[bytes], i: int, name: str = "docs.jsonl") -> str:
+    return f"{name}, line {i + 1} (byte {sum(len(line) + 1 for line in lines[:i])})"
+
+
+# Bad lines.
+
+
+@pytest.mark.parametrize("format_name", ["wds", "mds"])
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_a_bad_line_is_one_reject_with_file_line_byte_and_reason(write_lines, build, tmp_path, one_sentence, case, format_name):
+    bad = BAD_LINES[case]
+    lines = [GOOD[0], b"", GOOD[1], bad.line, GOOD[2]]
+    source = write_lines(lines)
+    with pytest.raises(BadSampleError) as caught:
+        build(source, tmp_path / "strict", format_name, source=Jsonl())
+    sentence = one_sentence(caught.value)
+    assert place(lines, 3) in sentence and bad.says in sentence and "expected" in sentence
+    assert nothing_is_published(tmp_path / "strict")
+
+    result = build(source, tmp_path / "out", format_name, source=Jsonl(), max_bad="1")
+    assert result.manifest.ledger.as_json() == {"read": 4, "written": 3, "rejected": 1, "filtered": 0, "rejects": {bad.reason: 1}}
+    (reject,) = rejects_of(tmp_path / "out")
+    assert reject.keys() == {"where", "reason", "sentence", "head"}
+    assert (reject["where"], reject["reason"]) == (place(lines, 3), bad.reason)
+    assert bad.says in reject["sentence"] and "\n" not in reject["sentence"] and len(reject["sentence"]) < 300
+    assert reject["head"].encode("latin-1") == bad.line[:64]
+
+
+@pytest.mark.parametrize("format_name", ["wds", "mds"])
+def test_the_good_lines_beside_bad_ones_are_all_there(write_lines, build, read_tars, read_mds_raw, tmp_path, format_name):
+    lines: list[bytes] = []
+    for bad in BAD_LINES.values():
+        lines += [GOOD[len(lines) % 3], bad.line, b" "]
+    source = write_lines(lines)
+    result = build(source, tmp_path / "out", format_name, source=Jsonl(), max_bad=str(len(BAD_LINES)))
+    good = [(i, line) for i, line in enumerate(lines) if line in GOOD]
+    offsets = [sum(len(line) + 1 for line in lines[:i]) for i, _ in good]
+    if format_name == "wds":
+        wanted = {f"docs/{offset:012d}.json": line for offset, (_, line) in zip(offsets, good, strict=True)}
+        assert read_tars(tmp_path / "out") == wanted
+    else:
+        rows = read_mds_raw(tmp_path / "out")
+        assert [row["key"] for row in rows] == [b"docs/%012d" % offset for offset in offsets]
+        assert [row["t"].decode() for row in rows] == [json.loads(line)["t"] for _, line in good]
+    counts: dict[str, int] = {}
+    for bad in BAD_LINES.values():
+        counts[bad.reason] = counts.get(bad.reason, 0) + 1
+    assert result.manifest.ledger.rejects == counts
+    assert [reject["where"] for reject in rejects_of(tmp_path / "out")] == [
+        place(lines, i) for i, line in enumerate(lines) if line.strip() and line not in GOOD
+    ]
+
+
+@pytest.mark.parametrize("depth", [100, 250, 260, 500, 900, 1000, 1022, 1023, 2000])
+@pytest.mark.parametrize("tail", [b"", b"123456789012345678901234567890"], ids=["plain", "long number"])
+@pytest.mark.parametrize("way", ["wds", "wds map", "mds"])
+def test_a_deep_value_is_stored_whole_or_is_a_bad_sample(write_lines, build, read_tars, read_mds_raw, tmp_path, depth, tail, way):
+    deep = b'{"v": ' + b"[" * depth + tail + b"]" * depth + b"}"
+    source = write_lines([b'{"v": [1]}', deep, b'{"v": [2]}'])
+    made = Jsonl(map=parse_mappings("json=v")) if way == "wds map" else Jsonl()
+    result = build(source, tmp_path / "out", way[:3], source=made, max_bad="1")
+    if way == "mds":
+        values = [row["v"] for row in read_mds_raw(tmp_path / "out")]
+    else:
+        values = list(read_tars(tmp_path / "out").values())
+    assert len(values) == result.manifest.ledger.num_written == 3 - result.manifest.ledger.num_rejected
+    assert len(values) == 2 or values[1].replace(b" ", b"") in (deep.replace(b" ", b""), deep[6:-1])
+    if depth == 100:
+        assert len(values) == 3
+
+
+def test_a_late_misfit_and_an_unknown_field_are_counted_by_their_reasons(write_lines, build, tmp_path):
+    lines = [b'{"a": 1}'] * 1000 + [b'{"a": "x"}', b'{"a": 1, "b": 2}', b"{}", b'{"a": 2.5}', b"[]"]
+    result = build(write_lines(lines), tmp_path / "out", "mds", source=Jsonl(), max_bad="5")
+    assert result.manifest.ledger == Ledger(1000, 0, result.manifest.ledger.rejects)
+    assert result.manifest.ledger.rejects == {"wrong-type": 2, "unknown-field": 1, "missing-field": 1, "not-an-object": 1}
+    found = {reject["where"] for reject in rejects_of(tmp_path / "out")}
+    assert found == {place(lines, i) for i in range(1000, 1005)}
+
+
+def test_no_rejects_file_is_written_where_nothing_is_rejected(write_lines, build, tmp_path):
+    build(write_lines(GOOD), tmp_path / "out", source=Jsonl())
+    assert not (tmp_path / "out" / ".shardtools" / "rejects").exists()
+
+
+def test_the_rejects_file_is_part_of_the_manifest(write_lines, build, digests, tmp_path):
+    result = build(write_lines([*GOOD, b"bad"]), tmp_path / "out", source=Jsonl(), max_bad="1")
+    entries = {file.name: file.sha256 for file in result.manifest.files}
+    assert entries[".shardtools/rejects"] == digests(tmp_path / "out")[".shardtools/rejects"]
+
+
+# Blank lines and empty files.
+
+
+def test_blank_lines_are_no_samples_and_not_bad(write_lines, build, read_tars, tmp_path):
+    lines = [b"", b"\r", GOOD[0], b"   ", b"\t\r", GOOD[1] + b"\r", b"", GOOD[2], b"", b""]
+    result = build(write_lines(lines), tmp_path / "out", source=Jsonl())
+    assert result.manifest.ledger == Ledger(3)
+    assert list(read_tars(tmp_path / "out").values()) == GOOD
+
+
+@pytest.mark.parametrize("lines", [[], [b""], [b" ", b"\r"], [b"\xef\xbb\xbf"]], ids=repr)
+def test_input_without_a_record_is_refused(write_lines, build, tmp_path, one_sentence, lines):
+    for format_name in ("wds", "mds"):
+        with pytest.raises(UsageError, match="expected at least one record") as caught:
+            build(write_lines(lines), tmp_path / "out", format_name, source=Jsonl())
+        one_sentence(caught.value)
+
+
+def test_input_without_a_good_record_is_refused_whatever_the_budget(write_lines, build, tmp_path, one_sentence):
+    with pytest.raises(ShardtoolsError, match="expected at least one record") as caught:
+        build(write_lines([b"bad"] * 5), tmp_path / "out", source=Jsonl(), max_bad="100%")
+    one_sentence(caught.value)
+    assert nothing_is_published(tmp_path / "out")
+
+
+def test_records_that_are_all_rejected_publish_nothing(write_lines, build, tmp_path, one_sentence):
+    with pytest.raises(ShardtoolsError, match="expected at least one sample to write, got none") as caught:
+        build(write_lines([b'{"a": 1}'] * 5), tmp_path / "out", "mds", source=Jsonl(key="id"), max_bad="100%")
+    one_sentence(caught.value)
+    assert nothing_is_published(tmp_path / "out")
+
+
+def test_an_empty_file_beside_others_is_nothing(write_lines, build, tmp_path):
+    write_lines([], "a.jsonl")
+    write_lines([b""], "b.jsonl")
+    result = build(write_lines(GOOD, "c.jsonl"), tmp_path / "out", source=Jsonl())
+    assert result.manifest.ledger == Ledger(3)
+
+
+# Budgets.
+
+
+def with_bad(count: int, num_bad: int, seed: int = 3) -> list[bytes]:
+    """``count`` lines of which ``num_bad``, not the first, are bad."""
+    bad = set(random.Random(seed).sample(range(1, count), num_bad))
+    return [b"bad %d" % i if i in bad else b'{"a": %d}' % i for i in range(count)]
+
+
+@pytest.mark.parametrize("engine", [Serial(), Processes(2)], ids=["serial", "processes"])
+@pytest.mark.parametrize(("budget", "num_bad", "passes"), [("0", 0, True), ("0", 1, False), ("3", 3, True), ("3", 4, False), ("1%", 2, True), ("1%", 3, False)])
+def test_a_budget_is_exact(write_lines, build, tmp_path, monkeypatch, one_sentence, engine, budget, num_bad, passes):
+    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 512)
+    source = write_lines(with_bad(200, num_bad))
+
+    def run() -> Any:
+        return build(source, tmp_path / "out", source=Jsonl(), max_bad=budget, engine=engine, shard_bytes=20480)
+
+    if passes:
+        assert run().manifest.ledger.as_json()["rejected"] == num_bad
+        return
+    with pytest.raises(BadSampleError) as caught:
+        run()
+    sentence = one_sentence(caught.value)
+    assert "--max-bad" in sentence and (budget == "0" or budget in sentence)
+    assert nothing_is_published(tmp_path / "out")
+
+
+def test_a_budget_counts_over_all_partitions_and_files(write_lines, build, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 100)
+    for name in "abc":
+        source = write_lines([*GOOD, b"bad"] * 2, f"{name}.jsonl")
+    with pytest.raises(BadSampleError):
+        build(source, tmp_path / "five", source=Jsonl(), max_bad="5")
+    result = build(source, tmp_path / "six", source=Jsonl(), max_bad="6")
+    assert result.manifest.ledger.as_json() == {"read": 24, "written": 18, "rejected": 6, "filtered": 0, "rejects": {"invalid-json": 6}}
+    assert [reject["where"][:15] for reject in rejects_of(tmp_path / "six")] == [f"{name}.jsonl, line {n}" for name in "abc" for n in (4, 8)]
+
+
+def test_a_run_over_its_budget_may_be_repeated_with_a_larger_one(write_lines, build, digests, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 512)
+    source = write_lines(with_bad(300, 5))
+    for budget in ("0", "4", "1%"):
+        with pytest.raises(BadSampleError):
+            build(source, tmp_path / "out", source=Jsonl(), max_bad=budget)
+    build(source, tmp_path / "out", source=Jsonl(), max_bad="5")
+    build(source, tmp_path / "new", source=Jsonl(), max_bad="2%")
+    assert digests(tmp_path / "out") == digests(tmp_path / "new")
+
+
+def test_the_first_bad_sample_is_named_where_none_is_allowed(write_lines, build, tmp_path, one_sentence):
+    lines = [*GOOD, b"bad", *GOOD, b"worse"]
+    with pytest.raises(BadSampleError) as caught:
+        build(write_lines(lines), tmp_path / "out", source=Jsonl())
+    sentence = one_sentence(caught.value)
+    assert place(lines, 3) in sentence and place(lines, 7) not in sentence and "--max-bad N" in sentence
+
+
+@pytest.mark.parametrize("text", ["0.57%", "0.69%", "1.13%", "1.14%", "0.1%", "0.3%", "33.3%", "99.9%", "100%", "0%"])
+def test_a_percentage_is_the_decimal_that_was_typed(text):
+    share = Fraction(text.removesuffix("%")) / 100
+    budget = Budget.parse(text)
+    for num_read in (1, 100, 300, 1000, 9999, 10_000, 10**6):
+        most = int(share * num_read)
+        assert budget.allows(most, num_read)
+        assert not budget.allows(most + 1, num_read)
+        assert budget.allows_so_far(most)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "x", "101%", "%", "1 %%", "1e3", "nan%"])
+def test_a_budget_that_is_none_is_refused(text, one_sentence):
+    with pytest.raises(UsageError, match="--max-bad as a count") as caught:
+        Budget.parse(text)
+    one_sentence(caught.value)
