@@ -1,5 +1,6 @@
 """Worker processes on this machine, started once, fed one item at a time."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,7 @@ from shardtools.errors import ShardtoolsError
 # Workers import these while the parent still plans.
 _PRELOAD = ("shardtools.build.write", "shardtools.storage.local")
 _STOP_SECONDS = 5.0
+_GC_THRESHOLD = 200_000
 
 
 class _NewTask(NamedTuple):
@@ -113,6 +115,8 @@ class Processes:
 
 
 def _work(connection: Connection, lifeline: Connection) -> None:
+    # What flows here has no cycles; looking for them among millions of short-lived objects costs a tenth of the time.
+    gc.set_threshold(_GC_THRESHOLD)
     # The parent decides what an interrupt means, and tells its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
