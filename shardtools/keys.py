@@ -16,7 +16,7 @@ KEY = re.compile(rb"[A-Za-z0-9=][A-Za-z0-9_=-]*(?:/[A-Za-z0-9=][A-Za-z0-9_=-]*)*
 FIELD = re.compile(r"[a-z0-9][a-z0-9_]*(?:\.[a-z0-9][a-z0-9_]*)*")
 
 _PLAIN_KEY = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_-]*(?:/[A-Za-z0-9][A-Za-z0-9_-]*)*")
-_TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_/-]|(?:(?<=/)|^)[_/-]|/$")
+_TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_/-]|(?:(?<=/)|^)[_/-]|/\Z")
 _ESCAPED = re.compile(rb"=([0-9A-F]{2})")
 # Escapes use upper-case hex, so "=x" can only announce a digest.
 _DIGEST_MARK = b"=x"

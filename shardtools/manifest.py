@@ -133,8 +133,9 @@ class Manifest:
                 f"expected {MANIFEST_NAME} to end in the SHA-256 of its text, got a text that was cut or edited; restore the file"
             )
         content = json.loads(text + "\n}")
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ManifestError(f"expected a manifest of format {FORMAT}, got another; use a matching version")
+        kind = content.get("format") if isinstance(content, dict) else None
+        if kind != FORMAT:
+            raise ManifestError(f"expected a manifest of format {FORMAT}, got {kind!r}; use a matching version")
         try:
             return cls(
                 content["plan"],

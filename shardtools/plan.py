@@ -17,6 +17,7 @@ _PARTITIONS_AT_LEAST = 16
 _SHARDS_PER_PARTITION = 8
 # Partitions aim a little below whole shards, so that an estimate that is a touch low does not open one more shard.
 _ESTIMATE_MARGIN = 0.98
+_NEARLY_A_SHARD = 0.9
 _NO_VERSION = b"\0\0"
 _MAX_DIFFERENCES = 3
 
@@ -188,7 +189,7 @@ def cut_exactly(
     total_in, total_out = sum(weights), sum(costs)
     shard_bytes = None if limit.num_bytes is None else budget_bytes
     target = partition_bytes(total_in, total_out / total_in if total_in else 1.0, shard_bytes)
-    whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _ESTIMATE_MARGIN
+    whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _NEARLY_A_SHARD
     partitions: list[Partition] = []
     begin = weight = before = num_shards = 0
     for i, new_shard in enumerate(_Shards(budget_bytes, limit.num_samples).boundaries(costs)):

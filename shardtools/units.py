@@ -41,7 +41,7 @@ def format_bytes(num_bytes: float) -> str:
     """A size for people, in binary units with one decimal: ``3.0 MiB``."""
     value = float(num_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
+        if round(value, 1) < 1024:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"

@@ -22,8 +22,8 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("input_mib", "ratio", "shard_mib", "low_mib", "high_mib"),
     [
-        (1, 1.0, 256, 16, 16),  # never below 16 MiB
-        (100, 1.0, 256, 16, 16),
+        (1, 1.0, 256, 1, 1),  # little input is one partition
+        (100, 1.0, 256, 14, 15),  # 16 MiB would leave a crumb: seven equal parts
         (3200, 1.0, 256, 200, 200),  # a sixteenth of the input, below one shard
         (16 * 300, 1.0, 256, 245, 256),  # a sixteenth is 1.17 shards: one whole shard
         (16 * 600, 1.0, 256, 490, 512),  # 2.3 shards: two
@@ -38,7 +38,7 @@ def test_a_partition_holds_this_much_input(input_mib, ratio, shard_mib, low_mib,
 
 def test_without_a_shard_size_a_partition_is_a_sixteenth_and_at_least_16_mib():
     assert partition_bytes(1600 * MIB, 1.0, None) == 100 * MIB
-    assert partition_bytes(10 * MIB, 1.0, None) == 16 * MIB
+    assert partition_bytes(10 * MIB, 1.0, None) == 10 * MIB
 
 
 # Cutting.
@@ -106,6 +106,12 @@ def test_partitions_are_indexed_in_order():
 def test_little_input_is_one_partition():
     (partition,) = cut([10] * 50, [1024] * 50, 10 * MIB, ShardLimit(num_bytes=10 * MIB))
     assert len(partition.extents) == 50
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_samples_as_large_as_a_partition_are_all_planned(count):
+    partitions = cut([20 * MIB] * count, [20 * MIB] * count, 256 * MIB, ShardLimit(num_bytes=256 * MIB))
+    assert [e for p in partitions for e in p.extents] == [b"%d" % i for i in range(count)]
 
 
 def test_no_input_is_no_partition():

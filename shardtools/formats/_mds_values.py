@@ -33,6 +33,7 @@ _DTYPE_IDS = {
 _DTYPES_BY_ID = {number: name for name, number in _DTYPE_IDS.items()}
 _SCALARS = {"int": "int64", **{name: name for name in _DTYPE_IDS}}
 _WHOLE_IN_FLOAT64 = 2**53
+_MAX_DIMENSIONS = 63
 
 Rows = npt.NDArray[np.uint8]
 """uint8 [rows, fixed_bytes]: the bytes of a fixed-size column."""
@@ -105,7 +106,7 @@ def _encode_json(value: Any) -> bytes:
     except orjson.JSONDecodeError:
         # The reference reader also takes NaN, so what it takes passes.
         try:
-            json.loads(value)
+            json.loads(value.decode())
         except (ValueError, RecursionError) as error:
             raise MisfitError(f"expected valid JSON, got {value[:40]!r}: {error}") from None
     return value
@@ -180,7 +181,7 @@ def _parse_number(value: Any, is_float: bool) -> Any:
 
 
 def _float_bytes(number: float, dtype: np.dtype[Any]) -> bytes:
-    if type(number) is int and abs(number) > _WHOLE_IN_FLOAT64 and int(float(number)) != number:
+    if type(number) is int and abs(number) > _WHOLE_IN_FLOAT64 and (number.bit_length() >= 1024 or int(float(number)) != number):
         raise MisfitError(f"expected {dtype.name}, got the integer {number}, which a float cannot hold exactly")
     with np.errstate(over="ignore"):
         stored = np.array(float(number), dtype)
@@ -238,8 +239,8 @@ def _as_array(value: Any, dtype: np.dtype[Any] | None) -> npt.NDArray[Any]:
         raise MisfitError(f"expected a list of numbers of one shape, {_got(value)}") from None
     if given.dtype.name not in _DTYPE_IDS:
         raise MisfitError(f"expected numbers of a type MDS has ({', '.join(_DTYPE_IDS)}), got an array of {given.dtype}")
-    if given.ndim == 0 or 0 in given.shape:
-        raise MisfitError(f"expected an array with at least one dimension and no dimension of 0, got shape {given.shape}")
+    if not 1 <= given.ndim <= _MAX_DIMENSIONS or 0 in given.shape:
+        raise MisfitError(f"expected an array with 1 to {_MAX_DIMENSIONS} dimensions and none of 0, got shape {given.shape}")
     target = dtype if dtype is not None else given.dtype.newbyteorder("<")
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.ascontiguousarray(given.astype(target))

@@ -5,6 +5,7 @@ import os
 import random
 import tarfile
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,12 @@ def test_webdataset_groups_and_reads_the_same(write_shard, rows, read_webdataset
         for i, key in enumerate(keys)
     ]
     assert read_webdataset(tmp_path) == expected
+
+
+def test_members_are_sorted_whatever_the_order_of_the_fields(write_shard, rows, ustar):
+    source = rows([b"k"], {"b": [b"2"], "a": [b"1"], "c": [b"3"]}, {"a": "bytes", "b": "bytes", "c": "bytes"})
+    turned = replace(source, fields=source.fields[::-1])
+    assert write_shard(Wds(), turned).data == ustar([("k.a", b"1"), ("k.b", b"2"), ("k.c", b"3")])
 
 
 def test_names_of_exactly_100_bytes_pass_and_101_do_not(write_shard, rows, ustar, gnu_tar, tmp_path):
