@@ -11,6 +11,8 @@ from shardtools.errors import ShardtoolsError
 MANIFEST_NAME = "shardtools.manifest"
 OFFSETS_NAME = "shardtools.offsets"
 PRIVATE_FOLDER = ".shardtools"
+BUILD_FOLDER = f"{PRIVATE_FOLDER}/build"
+"""Everything of a build that is not published yet; removed afterwards."""
 REJECTS_NAME = f"{PRIVATE_FOLDER}/rejects"
 FORMAT = "shardtools.manifest/1"
 _SEAL = ',\n "sha256": "'

@@ -20,6 +20,7 @@ _ESTIMATE_MARGIN = 0.98
 _NEARLY_A_SHARD = 0.9
 _NO_VERSION = b"\0\0"
 _MAX_DIFFERENCES = 3
+_SETTLED = "source.layout."
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Plan:
             for name in sorted(old_recipe.keys() | new_recipe.keys())
             if old_recipe.get(name) != new_recipe.get(name)
         ]
+        # What planning settled follows from the rest; it is worth naming only by itself.
+        found = [text for text in found if not text.startswith(_SETTLED)] or found
         old, new = _by_name(lines), _by_name(_printable(e) for p in self.partitions for e in p.extents)
         for word, names in (
             ("added", sorted(new.keys() - old.keys())),

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from shardtools.errors import UsageError
 
@@ -57,15 +58,15 @@ class Budget:
     """How many bad samples a run tolerates: a number, or a percentage of the samples read."""
 
     count: int | None = 0
-    percent: float | None = None
+    percent: Decimal | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
         """``10`` or ``0.5%``. Raises UsageError for anything else."""
         match = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", text.strip())
-        if match is None or (match[2] and float(match[2]) > 100):
+        if match is None or (match[2] and Decimal(match[2]) > 100):
             raise UsageError(f"expected --max-bad as a count (10) or a percentage (0.5%), got {text!r}")
-        return cls(int(match[1]), None) if match[1] else cls(None, float(match[2]))
+        return cls(int(match[1]), None) if match[1] else cls(None, Decimal(match[2]))
 
     def allows(self, num_bad: int, num_read: int) -> bool:
         """Whether ``num_bad`` of ``num_read`` samples, the whole dataset read, may be bad."""
@@ -78,4 +79,4 @@ class Budget:
         return self.percent is not None or num_bad <= (self.count or 0)
 
     def __str__(self) -> str:
-        return f"{self.percent:g}%" if self.percent is not None else str(self.count)
+        return f"{self.percent}%" if self.percent is not None else str(self.count)

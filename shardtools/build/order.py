@@ -10,7 +10,7 @@ from shardtools import plugins
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
 from shardtools.plan import ShardLimit
-from shardtools.sources import Source
+from shardtools.sources import Input, Source
 
 _PEEKED_FILES = 200
 _DEFAULT_SOURCE = "files"
@@ -29,11 +29,11 @@ class Order:
     """MDS encodings by field, in place of the inferred ones."""
 
 
-def detect_source(arguments: Sequence[str]) -> str:
+def detect_source(inputs: Sequence[Input]) -> str:
     """The source whose file suffixes the inputs bear, by a look at the first files. Raises UsageError for a mixture."""
     claims = {name: plugins.load("sources", name).file_suffixes for name in plugins.names("sources")}
     found: dict[str, str] = {}
-    for path in islice(_peek(arguments), _PEEKED_FILES):
+    for path in islice(_peek(inputs), _PEEKED_FILES):
         name = next((name for name, suffixes in claims.items() if suffixes and path.lower().endswith(suffixes)), _DEFAULT_SOURCE)
         found.setdefault(name, path)
     if len(found) > 1:
@@ -42,14 +42,14 @@ def detect_source(arguments: Sequence[str]) -> str:
     return next(iter(found), _DEFAULT_SOURCE)
 
 
-def _peek(arguments: Sequence[str]) -> Iterator[str]:
-    for argument in arguments:
-        if os.path.isdir(argument):
-            for folder, subfolders, names in os.walk(argument):
-                subfolders[:] = [name for name in subfolders if not name.startswith(".")]
-                yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
-        elif not argument.startswith("@") and argument != "-":
-            yield argument
+def _peek(inputs: Sequence[Input]) -> Iterator[str]:
+    for given in inputs:
+        if given.paths is not None:
+            yield from (os.path.join(given.root, os.fsdecode(path)) for path in given.paths)
+            continue
+        for folder, subfolders, names in os.walk(given.root):
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+            yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
 
 
 def parse_pairs(text: str, flag: str) -> dict[str, str]:

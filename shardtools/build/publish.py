@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 
 from shardtools.build.receipts import (
-    BUILD_FOLDER,
     KEPT_PLAN_NAME,
     PLAN_NAME,
+    PUBLISHING_NAME,
     REPLACED_NAME,
     Receipt,
     StagedShard,
@@ -19,7 +19,7 @@ from shardtools.build.receipts import (
 from shardtools.build.write import over_budget
 from shardtools.duplicates import key_digest, num_twins, repeats
 from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError
-from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, REJECTS_NAME, FileEntry, Ledger, Manifest, ShardEntry
+from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, OFFSETS_NAME, REJECTS_NAME, FileEntry, Ledger, Manifest, ShardEntry
 from shardtools.plan import Partition, Plan
 from shardtools.sample import Reject
 from shardtools.storage import Storage
@@ -71,6 +71,8 @@ class Publisher:
             self._storage.move(MANIFEST_NAME, REPLACED_NAME)
         self.remove_replaced()
         shards = list(self._numbered(receipts))
+        names = [name for _, name, _ in shards] + [OFFSETS_NAME, REJECTS_NAME, self._plan.recipe.format.index_name or OFFSETS_NAME]
+        self._storage.put(PUBLISHING_NAME, "\n".join(names).encode())
         for (partition, k), name, _ in shards:
             self._storage.move(staged_name(partition, k), name)
         manifest = Manifest(
@@ -164,6 +166,13 @@ class Publisher:
         for name in sorted(names, key=lambda name: not name.endswith(".json")):
             self._storage.delete(name)
         self._storage.delete(REPLACED_NAME)
+
+    def remove_unfinished(self) -> None:
+        """Delete what a publication that never came to its manifest had given final names."""
+        data = self._storage.get(PUBLISHING_NAME)
+        if data is not None and self.read_manifest() is None:
+            for name in data.decode().splitlines():
+                self._storage.delete(name)
 
     def _check_budget(self, receipts: Sequence[Receipt]) -> None:
         ledger = sum((receipt.ledger for receipt in receipts), Ledger())

@@ -9,15 +9,16 @@ from typing import Any
 
 from shardtools.duplicates import DigestRun
 from shardtools.formats import ShardFacts
-from shardtools.manifest import PRIVATE_FOLDER, Ledger
+from shardtools.manifest import BUILD_FOLDER, PRIVATE_FOLDER, Ledger
 from shardtools.sample import Reject
 
-BUILD_FOLDER = f"{PRIVATE_FOLDER}/build"
 PLAN_NAME = f"{BUILD_FOLDER}/plan"
 KEPT_PLAN_NAME = f"{PRIVATE_FOLDER}/plan"
 """The plan of the published dataset, so that a later run can say what changed; no part of the dataset."""
 REPLACED_NAME = f"{BUILD_FOLDER}/replaced"
 """The manifest of the dataset that is being overwritten, from the moment its files are deleted until they are gone."""
+PUBLISHING_NAME = f"{BUILD_FOLDER}/publishing"
+"""The names that publication gives, one a line, from before it gives the first."""
 _KEPT_HEAD = "latin-1"
 
 

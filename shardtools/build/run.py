@@ -8,14 +8,14 @@ from typing import Any
 
 from shardtools.build.order import Order
 from shardtools.build.publish import Publisher
-from shardtools.build.receipts import BUILD_FOLDER, KEPT_PLAN_NAME, PLAN_NAME
+from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME
 from shardtools.build.write import BuildTask
 from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, StorageError, UsageError
-from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, Manifest
+from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, PRIVATE_FOLDER, Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit
-from shardtools.sources import Spread, Survey, SurveyRequest, resolve_inputs, spread_here
+from shardtools.sources import Input, Spread, Survey, SurveyRequest, resolve_inputs, spread_here
 from shardtools.storage import Storage, open_storage
 from shardtools.units import Budget, plural
 
@@ -57,10 +57,10 @@ class Listener:
     on_progress: Callable[[Progress], None] = lambda _: None
 
 
-def plan_build(sources: Sequence[str], order: Order, engine: Engine | None = None) -> PlannedBuild:
+def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | None = None) -> PlannedBuild:
     """Scan the inputs and settle the recipe. Reads metadata and at most 1,000 records.
 
-    ``sources`` are folders, files, ``@list`` or ``-``. Raises UsageError where they leave a choice open.
+    ``sources`` are folders, files, ``@list`` or ``-``, or inputs made of them. Raises UsageError where they leave a choice open.
     """
     inputs = resolve_inputs(sources)
     limit = order.limit or ShardLimit(num_bytes=order.format.default_shard_bytes)
@@ -71,7 +71,7 @@ def plan_build(sources: Sequence[str], order: Order, engine: Engine | None = Non
 
 
 def build(
-    sources: Sequence[str], destination: str, order: Order, options: RunOptions | None = None, listener: Listener | None = None
+    sources: Sequence[str | Input], destination: str, order: Order, options: RunOptions | None = None, listener: Listener | None = None
 ) -> Result:
     """Pack the sources into a dataset at ``destination``, or finish what an earlier run of the same plan began.
 
@@ -80,10 +80,11 @@ def build(
     began = time.monotonic()
     options, listener = options or RunOptions(), listener or Listener()
     storage = open_storage(destination)
-    _refuse_destination_inside(sources, storage)
+    inputs = resolve_inputs(sources)
+    _refuse_destination_inside(inputs, storage)
     was_overtaken = False
     with options.engine as engine:
-        planned = plan_build(sources, order, engine)
+        planned = plan_build(inputs, order, engine)
         listener.on_plan(planned)
         publisher = Publisher(storage, planned.plan, planned.roots, options.budget)
         old = publisher.read_manifest()
@@ -123,22 +124,29 @@ def _prepare(storage: Storage, plan: Plan, publisher: Publisher, overwrite: bool
     """Leave the destination with this plan and nothing that does not belong to it, or refuse."""
     if overwrite:
         publisher.remove_replaced()
+        publisher.remove_unfinished()
         storage.delete(BUILD_FOLDER)
-    if not storage.create(PLAN_NAME, plan.serialize()):
+    stored = storage.get(PLAN_NAME)
+    if stored is None:
+        _refuse_foreign(storage, publisher, old)
+        if storage.create(PLAN_NAME, plan.serialize()):
+            return
         stored = storage.get(PLAN_NAME)
-        if stored is not None and Plan.digest_of(stored) != plan.digest:
-            raise _refusal(storage, plan, PLAN_NAME, "an unfinished build")
-        return
+    if stored is not None and Plan.digest_of(stored) != plan.digest:
+        raise _refusal(storage, plan, PLAN_NAME, "an unfinished build")
+
+
+def _refuse_foreign(storage: Storage, publisher: Publisher, old: Manifest | None) -> None:
     known = set(old.names()) | {MANIFEST_NAME} if old is not None else set()
     foreign = [name for name in storage.names() if name not in known and not name.startswith(PRIVATE_FOLDER + "/")]
-    if foreign:
-        storage.delete(BUILD_FOLDER)
-        if old is None and publisher.is_published():
-            raise StorageError("another run of the same plan was faster")
-        raise UsageError(
-            f"expected {storage.uri} to be empty, got {plural(len(foreign), 'file')} that no manifest names, such as {min(foreign)}; "
-            "choose another destination or move the files away"
-        )
+    if not foreign:
+        return
+    if old is None and publisher.is_published():
+        raise StorageError("another run of the same plan was faster")
+    raise UsageError(
+        f"expected {storage.uri} to be empty, got {plural(len(foreign), 'file')} that no manifest names, such as {min(foreign)}; "
+        "choose another destination or move the files away"
+    )
 
 
 def _refusal(storage: Storage, plan: Plan, name: str, what: str) -> UsageError:
@@ -158,11 +166,11 @@ def _stale_warning(storage: Storage, planned: PlannedBuild) -> list[str]:
     return ["inputs of the same names and sizes were modified after the dataset was published; --overwrite packs them anew"]
 
 
-def _refuse_destination_inside(sources: Sequence[str], storage: Storage) -> None:
-    for source in sources:
-        root = os.path.realpath(source)
-        if os.path.isdir(root) and os.path.commonpath([root, os.path.realpath(storage.uri)]) == root:
-            raise UsageError(f"expected a destination outside the source {source}, got {storage.uri}; its shards would become input")
+def _refuse_destination_inside(inputs: Sequence[Input], storage: Storage) -> None:
+    for given in inputs:
+        root = os.path.realpath(given.root)
+        if given.paths is None and os.path.commonpath([root, os.path.realpath(storage.uri)]) == root:
+            raise UsageError(f"expected a destination outside the source {given.root}, got {storage.uri}; its shards would become input")
 
 
 @dataclass

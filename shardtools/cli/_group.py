@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from shardtools import __version__
-from shardtools.errors import ShardtoolsError
+from shardtools.errors import ShardtoolsError, UsageError
 
 _COMMANDS = {
     "pack": "Pack files or JSON lines into WDS or MDS shards.",
@@ -52,23 +52,38 @@ def run() -> NoReturn:
     # Plans hold millions of objects and no cycles; the default would walk them all again and again.
     gc.set_threshold(_GC_THRESHOLD)
     try:
-        sys.exit(group.main(prog_name="shardtools", standalone_mode=False) or 0)
+        # Not click's own main(): it ends with codes of its own when it is interrupted or a pipe closes.
+        with group.make_context("shardtools", sys.argv[1:]) as context:
+            code = group.invoke(context) or 0
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        code = error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
-        sys.exit(2)
+        code = UsageError.exit_code
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        context_path = getattr(getattr(error, "ctx", None), "command_path", "shardtools")
+        message = " ".join(error.format_message().split()).rstrip(".")
+        _say_error(f"{message}; see {context_path} --help")
+        code = UsageError.exit_code
     except ShardtoolsError as error:
         _say_error(str(error))
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         _say_error("interrupted; run the same command again to go on, finished parts are kept")
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = 0
+    sys.exit(_close_output(code))
+
+
+def _close_output(code: int) -> int:
+    try:
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read standard output has seen enough; Python would complain once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    return code
 
 
 def _say_error(message: str) -> None:

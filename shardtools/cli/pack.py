@@ -13,7 +13,7 @@ from shardtools.cli._output import print_json, print_table, say
 from shardtools.cli._progress import ProgressBar
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
-from shardtools.sources import Source
+from shardtools.sources import Input, Source, resolve_inputs
 from shardtools.units import Budget, format_bytes, parse_bytes, plural
 
 _EXAMPLES = (
@@ -73,37 +73,39 @@ def command(sources: tuple[str, ...], destination: str, **given: Any) -> None:
     The bytes at DST depend on the input and these options only, never on the number of workers. An interrupted run goes
     on where it stopped when the same command is given again.
     """
-    order = _order(sources, given)
+    inputs = resolve_inputs(sources)
+    order = _order(inputs, given)
+    budget = Budget.parse(given["max_bad"])
     if given["dry_run"]:
-        _show_plan(plan_build(sources, order), given["as_json"])
+        _show_plan(plan_build(inputs, order), given["as_json"])
         return
     engine_options = {} if given["workers"] is None else {"workers": given["workers"]}
     engine = plugins.load("engines", given["engine_name"])(**engine_options)
-    run_options = RunOptions(engine, Budget.parse(given["max_bad"]), given["overwrite"])
+    run_options = RunOptions(engine, budget, given["overwrite"])
     with ProgressBar("pack") as bar:
 
         def on_plan(planned: PlannedBuild) -> None:
             _say_notes(planned)
             bar.begin(planned.survey.expected_bytes)
 
-        result = build(sources, destination, order, run_options, Listener(on_plan, bar.add))
+        result = build(inputs, destination, order, run_options, Listener(on_plan, bar.add))
     _show_result(result, given["as_json"])
 
 
-def _order(sources: Sequence[str], given: dict[str, Any]) -> Order:
+def _order(inputs: Sequence[Input], given: dict[str, Any]) -> Order:
     if given["shuffle"] != (given["seed"] is not None):
         raise UsageError("expected --shuffle and --seed S together, got only one; the seed fixes the order")
     return Order(
-        source=_source(sources, given),
+        source=_source(inputs, given),
         format=_format(given),
-        limit=limit_of(given["shard_size"] and parse_bytes(given["shard_size"]), given["shard_samples"]),
+        limit=limit_of(None if given["shard_size"] is None else parse_bytes(given["shard_size"]), given["shard_samples"]),
         shuffle_seed=given["seed"],
-        encodings=parse_pairs(given["columns"], "--columns") if given["columns"] else {},
+        encodings={} if given["columns"] is None else parse_pairs(given["columns"], "--columns"),
     )
 
 
-def _source(sources: Sequence[str], given: dict[str, Any]) -> Source:
-    name = detect_source(sources) if given["source_name"] == "auto" else given["source_name"]
+def _source(inputs: Sequence[Input], given: dict[str, Any]) -> Source:
+    name = detect_source(inputs) if given["source_name"] == "auto" else given["source_name"]
     _refuse_given(given, _RECORD_OPTIONS if name == "files" else _FILE_OPTIONS, f"--from {name}")
     source: Source = plugins.load("sources", name).from_words(given)
     return source
@@ -117,7 +119,7 @@ def _format(given: dict[str, Any]) -> ShardFormat:
     key_column = given["key_column"] or "key"
     mds: ShardFormat = plugins.load("formats", "mds")(
         compression=given["compression"],
-        hashes=tuple(given["hashes"].split(",")) if given["hashes"] else (),
+        hashes=() if given["hashes"] is None else tuple(given["hashes"].split(",")),
         key_column=None if key_column == "none" else key_column,
     )
     return mds

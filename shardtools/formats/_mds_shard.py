@@ -16,7 +16,7 @@ import zstandard
 
 from shardtools.errors import DamagedShardError
 from shardtools.formats import ShardFacts
-from shardtools.storage import ObjectWriter
+from shardtools.storage import ObjectWriter, one_sentence
 
 MAX_SHARD_BYTES = 2**32 - 1
 """Offsets are u32."""
@@ -69,6 +69,7 @@ class MdsShardFile:
         self._costs = array("Q")
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._spool_folder = output.spool_folder
         self._data: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)  # noqa: SIM115 closed by finish or abort
 
     def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
@@ -98,7 +99,8 @@ class MdsShardFile:
         self._output.abort()
 
     def _flush(self) -> None:
-        self._data.write(b"".join(self._pending))
+        with one_sentence("write", self._spool_folder):
+            self._data.write(b"".join(self._pending))
         self._pending = []
         self._pending_bytes = 0
 

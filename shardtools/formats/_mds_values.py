@@ -100,7 +100,10 @@ def _encode_strs(values: Sequence[Any]) -> list[bytes]:
 
 def _encode_json(value: Any) -> bytes:
     if type(value) is not bytes:
-        return _dump_json(value)
+        try:
+            return _dump_json(value)
+        except RecursionError:
+            raise MisfitError("expected JSON nested less than about 1,000 deep, got a deeper value") from None
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError:

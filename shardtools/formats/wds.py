@@ -1,6 +1,7 @@
 """WebDataset: samples as runs of tar members that share a key. Source: github.com/webdataset/webdataset, README."""
 
 import hashlib
+import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.storage import ObjectWriter
 
 _WRITE_BYTES = 1 << 20
+_PYTHON_TYPES = {"str": (str,), "int": (int,), "float64": (int, float), "uint8": (bool,)}
 
 
 @dataclass(frozen=True)
@@ -165,20 +167,43 @@ class WdsShardFile:
 
 def _to_bytes(field: Field) -> Callable[[Any], bytes | None]:
     """How a value that is not bytes yet becomes the member's bytes; None where it cannot."""
-    if field.name.rpartition(".")[2] in ("json", "jsn") or field.encoding == "json":
-        return lambda value: None if value is None else orjson.dumps(value)
-    if field.name in ("cls", "index", "inx", "id"):
-        return lambda value: b"%d" % value if type(value) is int else None
-    return _text
+    if field.encoding == "json" or field.name.rpartition(".")[2] in ("json", "jsn"):
+        return _dump_json
+    # Readers take these members through int().
+    kinds = (int,) if field.name in ("cls", "index", "inx", "id") else _PYTHON_TYPES.get(field.encoding, ())
+    return lambda value: _text(value) if type(value) in kinds else None
 
 
-def _text(value: Any) -> bytes | None:
-    if type(value) is str:
+def _text(value: str | float) -> bytes | None:
+    if type(value) is int:
+        return b"%d" % value
+    if type(value) is not str:
+        return orjson.dumps(value)
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _dump_json(value: Any) -> bytes | None:
+    """Compact JSON; None for null, and for what is nested deeper than Python's own JSON can go."""
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Numbers above 64 bits, or more than 254 levels.
         try:
-            return value.encode()
-        except UnicodeEncodeError:
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        except (RecursionError, ValueError):
             return None
-    return orjson.dumps(value) if value is not None else None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:40]
+    except RecursionError:
+        return "that is nested too deep"
 
 
 def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | None) -> Reject:
@@ -187,8 +212,8 @@ def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | Non
         sentence = f"expected a field {field.name}, got none; mark it optional with ? where it may be absent"
         return Reject("missing-field", where, sentence)
     if data is None:
-        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {str(value)[:40]!r}"
-        return Reject("wrong-type", where, sentence, str(value)[:64].encode(errors="backslashreplace"))
+        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {_shown(value)}"
+        return Reject("wrong-type", where, sentence, _shown(value).encode(errors="backslashreplace"))
     if len(name) > keys.MAX_MEMBER_BYTES:
         sentence = (
             f"expected a member name of at most {keys.MAX_MEMBER_BYTES} bytes, got {len(name)}: {member}; give the field a shorter name"

@@ -85,14 +85,17 @@ class Source(Protocol):
         """The samples of the extents, in order. ``roots`` are the inputs' folders on this machine."""
 
 
-def resolve_inputs(arguments: Sequence[str]) -> list[Input]:
+def resolve_inputs(arguments: Sequence[str | Input]) -> list[Input]:
     """The inputs a command line names: folders, files, ``@list.txt``, or ``-`` for a list on standard input.
 
-    A list holds one path a line, or NUL-separated paths. Raises UsageError for a path that does not exist.
+    What is an input already stays as it is. A list holds one path a line, or NUL-separated paths. Raises UsageError for
+    a path that does not exist.
     """
     inputs: list[Input] = []
     for argument in arguments:
-        if argument == "-":
+        if isinstance(argument, Input):
+            inputs.append(argument)
+        elif argument == "-":
             inputs.append(_listed(sys.stdin.buffer.read(), "standard input"))
         elif argument.startswith("@"):
             inputs.append(_listed(_read_list(argument[1:]), argument[1:]))

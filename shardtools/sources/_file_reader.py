@@ -96,7 +96,8 @@ class FileReader:
             fd = os.open(path, _OPEN_FLAGS, dir_fd=root_fd)
             try:
                 data = os.read(fd, min(num_bytes + 1, _MAX_READ_BYTES))
-                if len(data) == _MAX_READ_BYTES:
+                if len(data) < num_bytes:
+                    # More than one call may return, or a file system that answers in parts.
                     data = _read_rest(fd, data, num_bytes)
             finally:
                 os.close(fd)

@@ -125,9 +125,9 @@ def parse_field_rules(text: str) -> tuple[FieldRule, ...]:
     for part in text.split(","):
         body = part.strip()
         optional = body.endswith("?")
-        name, _, aliases = body.removesuffix("?").partition("=")
+        name, separator, aliases = body.removesuffix("?").partition("=")
         extensions = tuple(alias.strip().lower() for alias in (aliases or name).split("|"))
-        if not name.strip() or not all(extensions):
+        if not name.strip() or not all(extensions) or (separator and not aliases):
             raise UsageError(f"expected --fields like image=jpg|jpeg|png,json?, got {part!r} in {text!r}")
         rules.append(FieldRule(name.strip(), extensions, optional))
     used = Counter(alias for rule in rules for alias in rule.aliases) + Counter({rule.name for rule in rules})

@@ -1,6 +1,6 @@
 """Column types from the first records, in MDS's words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,11 @@ class _Seen:
     """An integer was outside int64."""
 
 
-def infer_fields(records: Sequence[dict[str, Any]]) -> tuple[list[Field], dict[str, str]]:
+def infer_fields(records: Sequence[dict[str, Any]], optional: Container[str] = ()) -> tuple[list[Field], dict[str, str]]:
     """Fields in the order they first appear, and for each that became ``json`` the reason.
 
     Text is ``str``, whole numbers ``int``, numbers ``float64``, booleans ``uint8``. Objects, lists, and whatever is null,
-    missing or mixed are ``json``.
+    missing or mixed are ``json``; what is ``optional`` may be null or missing.
     """
     seen: dict[str, _Seen] = {}
     for record in records:
@@ -38,6 +38,9 @@ def infer_fields(records: Sequence[dict[str, Any]]) -> tuple[list[Field], dict[s
                 entry.is_wide = True
     fields, reasons = [], {}
     for name, entry in seen.items():
+        if name in optional:
+            entry.kinds.discard(type(None))
+            entry.num_records = len(records)
         encoding, reason = _encoding(entry, len(records))
         fields.append(Field(name, encoding))
         if reason:
@@ -51,7 +54,7 @@ def _encoding(seen: _Seen, num_records: int) -> tuple[str, str | None]:
         return "json", "null in some records"
     if seen.num_records < num_records:
         return "json", f"missing in {num_records - seen.num_records} of the first {num_records} records"
-    if kinds <= {dict, list}:
+    if kinds and kinds <= {dict, list}:
         return "json", "an object or list"
     if seen.is_wide:
         return "json", "whole numbers above 64 bits"
@@ -59,7 +62,7 @@ def _encoding(seen: _Seen, num_records: int) -> tuple[str, str | None]:
         return "float64", None
     if len(kinds) > 1:
         return "json", f"mixed: {_names(kinds)}"
-    return _SCALARS[next(iter(kinds))], None
+    return _SCALARS[next(iter(kinds), str)], None
 
 
 def _names(kinds: Iterable[type]) -> str:

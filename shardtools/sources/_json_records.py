@@ -11,8 +11,8 @@ from shardtools.sample import HEAD_BYTES
 from shardtools.sources._lines import LineBlock
 
 _BOM = b"\xef\xbb\xbf"
-# orjson reads whole numbers above 64 bits as floats; json keeps every digit.
-_LONG_NUMBER = re.compile(rb"\d{20}")
+# orjson reads whole numbers outside 64 bits as floats; json keeps every digit.
+_LONG_NUMBER = re.compile(rb"\d{19}")
 
 Record = dict[str, Any]
 
@@ -43,7 +43,7 @@ def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], Non
     """The block's records. Blank lines are none, and not bad either. Whole numbers above 64 bits become floats."""
     lines, offsets = block.lines, block.offsets()
     if block.offset == 0 and lines[0].startswith(_BOM):
-        lines[0] = lines[0][len(_BOM) :]
+        lines = [lines[0].removeprefix(_BOM), *lines[1:]]
     if block.is_too_long:
         sentence = f"expected lines of at most {max_line_bytes} bytes, got a longer one; --max-line-bytes raises the limit"
         on_bad(BadLine(block.offset, "line-too-long", sentence, lines[0]))
@@ -55,7 +55,10 @@ def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], Non
 
 
 def with_all_digits(records: Records, name: str | None = None) -> Records:
-    """The same records with whole numbers above 64 bits exact; ``name`` limits the search for them to one field."""
+    """The same records with whole numbers outside 64 bits exact; ``name`` limits the search for them to one field.
+
+    Raises RecursionError for a value nested too deep for Python's own JSON.
+    """
     if name is None:
         suspects = [_LONG_NUMBER.search(line) is not None for line in records.lines]
     else:

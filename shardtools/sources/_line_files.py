@@ -76,7 +76,12 @@ def _records(file: LineFile, root: str, max_line_bytes: int) -> Iterator[Records
         for block in line_blocks(root, file.window(), max_line_bytes):
             lines = block.lines[:_INFERENCE_RECORDS]
             part = LineBlock(block.offset, lines, block.num_bytes, block.num_before, block.is_too_long)
-            yield with_all_digits(parse(part, max_line_bytes, lambda _: None))
+            records = parse(part, max_line_bytes, lambda _: None)
+            try:
+                yield with_all_digits(records)
+            except RecursionError:
+                # Too deep for exact numbers; reading says so, sample by sample.
+                yield records
     except DamagedStreamError:
         return
 

@@ -182,11 +182,32 @@ def _within(blocks: Iterator[LineBlock], window: Window, drops_first: bool) -> I
 
 
 def _decompressed(file: BinaryIO, path: bytes) -> Iterator[bytes]:
-    """What a gzip file of any number of members, or a zstd file of any number of frames, holds."""
+    """What a gzip file of any number of members, or a zstd file of any number of frames, holds.
+
+    Where the stream is damaged everything before is delivered, to the last byte that can be had.
+    """
+    num_bytes = 0
+    try:
+        for text in _decompressed_by(file, path, None):
+            num_bytes += len(text)
+            yield text
+        return
+    except DamagedStreamError:
+        # Decompressors keep back what came out before the fault in the same input, so that is given again byte by byte.
+        damaged_at = max(file.tell() - _COMPRESSED_BYTES, 0)
+    file.seek(0)
+    for text in _decompressed_by(file, path, damaged_at):
+        if len(text) > num_bytes:
+            yield text[num_bytes:]
+        num_bytes = max(num_bytes - len(text), 0)
+
+
+def _decompressed_by(file: BinaryIO, path: bytes, single_from: int | None) -> Iterator[bytes]:
+    """In inputs of 16 KiB, from ``single_from`` on in single bytes."""
     is_gzip = path.lower().endswith(b".gz")
     stream: Any = None
     num_bytes = 0
-    while data := file.read(_COMPRESSED_BYTES):
+    while data := _next_input(file, single_from):
         while data:
             if stream is None:
                 # gzip files may be padded with zeros between and after members.
@@ -203,6 +224,13 @@ def _decompressed(file: BinaryIO, path: bytes) -> Iterator[bytes]:
             yield text
     if stream is not None:
         raise DamagedStreamError(num_bytes, "it ends before its end marker")
+
+
+def _next_input(file: BinaryIO, single_from: int | None) -> bytes:
+    if single_from is None:
+        return file.read(_COMPRESSED_BYTES)
+    left = single_from - file.tell()
+    return file.read(min(left, _COMPRESSED_BYTES) if left > 0 else 1)
 
 
 def _gather(parts: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """How records become samples: their keys, which record field becomes which field, and what makes a record bad."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter, methodcaller
@@ -7,12 +8,16 @@ from typing import Any
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.sample import Batch, Field, Reject, RejectSink
+from shardtools.formats import ShardFormat
+from shardtools.sample import HEAD_BYTES, Batch, Field, Reject, RejectSink
 from shardtools.sources._infer import infer_fields
 from shardtools.sources._json_records import Record, Records, with_all_digits
 
 PATH_FIELD = "path"
 RECORD_FIELD = "json"
+_TOO_DEEP = "expected a value nested less than about 1,000 deep, which is what JSON readers can take, got a deeper one; flatten it"
+_SCALARS = ("int", "float64", "uint8")
+_NEVER_NUMBERS = ("str", "bytes", "jpeg", "png")
 Place = Callable[[int], str]
 """Names the line at a byte offset, for messages."""
 
@@ -24,6 +29,25 @@ class FieldMapping:
     name: str
     record_field: str
     optional: bool = False
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A field of booleans or numbers, whose types JSON tells apart and MDS stores alike."""
+
+    record_field: str
+    name: str
+    encoding: str
+    has_columns: bool
+    """The format takes ``--columns``."""
+
+    def misfit(self, value: Any) -> str:
+        """The sentence for a boolean among numbers, or the reverse."""
+        wanted = {"uint8": "uint8 from true or false", "int": "int64"}.get(self.encoding, self.encoding)
+        remedy = (
+            f"--columns {self.name}=json takes any value" if self.has_columns else "correct the record, or leave the field out of --map"
+        )
+        return f"field {self.name!r}: expected {wanted}, got {type(value).__name__} {repr(value)[:40]}; {remedy}"
 
 
 @dataclass(frozen=True)
@@ -40,17 +64,18 @@ class RecordLayout:
     keep_path: bool
     """A field ``path`` holds the key before it was escaped."""
     exact: tuple[str, ...]
-    """The record fields whose whole numbers above 64 bits must stay exact, since they are stored as JSON again."""
+    """The record fields in which whole numbers outside 64 bits must stay exact: all that may hold numbers."""
+    scalars: tuple[Scalar, ...] = ()
+    """Where true and false must stay apart from 1 and 0."""
 
     def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink) -> Batch:
         """The records that are sound; ``prefix`` is their file's part of keys made of offsets."""
+        records = self._exact(records, place, reject)
         raw_keys = self._raw_keys(records, prefix)
         if not self._all_sound(records, raw_keys):
             kept = [i for i, raw in enumerate(raw_keys) if self._is_sound(records, i, raw, place, reject)]
             records = records.take(kept)
             raw_keys = [raw_keys[i] for i in kept]
-        for name in self.exact:
-            records = with_all_digits(records, name)
         columns: dict[str, list[Any]] = {}
         for mapping in self.mappings:
             columns[mapping.name] = _column(records.values, mapping.record_field)
@@ -60,6 +85,21 @@ class RecordLayout:
             columns[PATH_FIELD] = [(raw or b"").decode("utf-8", "backslashreplace") for raw in raw_keys]
         offsets = records.offsets
         return Batch(self._keys(raw_keys, prefix), columns, lambda i: place(offsets[i]))
+
+    def _exact(self, records: Records, place: Place, reject: RejectSink) -> Records:
+        """The records with exact numbers, without those nested too deep for that."""
+        try:
+            for name in self.exact:
+                records = with_all_digits(records, name)
+            return records
+        except RecursionError:
+            kept = []
+            for i, offset in enumerate(records.offsets):
+                if _is_shallow(records.values[i]):
+                    kept.append(i)
+                else:
+                    reject(Reject("too-deep", place(offset), _TOO_DEEP, records.lines[i][:HEAD_BYTES]))
+            return self._exact(records.take(kept), place, reject)
 
     def _raw_keys(self, records: Records, prefix: bytes) -> Sequence[bytes | None]:
         if self.key is None:
@@ -82,6 +122,10 @@ class RecordLayout:
     def _all_sound(self, records: Records, raw_keys: Sequence[bytes | None]) -> bool:
         if self.key is not None and None in raw_keys:
             return False
+        for scalar in self.scalars:
+            kinds = set(map(type, _column(records.values, scalar.record_field)))
+            if (kinds - {bool}) if scalar.encoding == "uint8" else (bool in kinds):
+                return False
         if self.known is None:
             return True
         # With as many fields as there are known ones, a record that has all of these has no other.
@@ -90,7 +134,7 @@ class RecordLayout:
         return all(all(map(methodcaller("__contains__", name), records.values)) for name in self.known)
 
     def _is_sound(self, records: Records, i: int, raw: bytes | None, place: Place, reject: RejectSink) -> bool:
-        record, where, head = records.values[i], place(records.offsets[i]), records.lines[i][:64]
+        record, where, head = records.values[i], place(records.offsets[i]), records.lines[i][:HEAD_BYTES]
         if raw is None:
             got = repr(record[self.key])[:60] if self.key in record else "none"
             reject(Reject("no-key", where, f"expected text or a whole number in the key field {self.key!r}, got {got}", head))
@@ -99,6 +143,11 @@ class RecordLayout:
             sentence = f"expected only the fields of the first records, got {unknown[0]!r} too; --map names the fields to take"
             reject(Reject("unknown-field", where, sentence, head))
             return False
+        for scalar in self.scalars:
+            value = record.get(scalar.record_field)
+            if value is not None and (type(value) is bool) != (scalar.encoding == "uint8"):
+                reject(Reject("wrong-type", where, scalar.misfit(value), head))
+                return False
         return True
 
 
@@ -119,18 +168,18 @@ def settle_layout(
     mappings: tuple[FieldMapping, ...] | None,
     records: Sequence[Record],
     encodings: dict[str, str],
-    key_column: str | None,
+    shard_format: ShardFormat,
 ) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
     """Layout and fields from the first records, with notes on the types.
 
     ``mappings`` None takes every record field; ``encodings`` are the user's, in place of inferred ones. Raises UsageError
     for a name no record has.
     """
-    inferred, reasons = infer_fields(records)
+    inferred, reasons = infer_fields(records, {mapping.record_field for mapping in mappings or () if mapping.optional})
     by_name = {field.name: field for field in inferred}
     closed = mappings is None
     # A record field that is the key and is called like the key column is that column.
-    is_key_column = draft.key is not None and draft.key == key_column
+    is_key_column = draft.key is not None and draft.key == shard_format.key_name
     if mappings is None:
         mappings = tuple(FieldMapping(name, name) for name in sorted(by_name) if not (is_key_column and name == draft.key))
     fields = []
@@ -142,17 +191,34 @@ def settle_layout(
     unknown = sorted(encodings.keys() - {field.name for field in fields})
     if unknown:
         raise UsageError(f"expected --columns among {', '.join(sorted(field.name for field in fields))}, got {unknown[0]!r}")
+    named = [(mapping.record_field, field) for mapping, field in zip(mappings, fields, strict=True)]
     layout = replace(
         draft,
         mappings=mappings,
         known=tuple(sorted(by_name)) if closed else None,
-        exact=tuple(mapping.record_field for mapping, field in zip(mappings, fields, strict=True) if field.encoding == "json"),
+        exact=tuple(
+            sorted({name for name, field in named if field.encoding not in _NEVER_NUMBERS} | ({draft.key} if draft.key else set()))
+        ),
+        scalars=tuple(
+            Scalar(name, field.name, field.encoding, shard_format.index_name is not None)
+            for name, field in named
+            if field.encoding in _SCALARS and field.name not in encodings
+        ),
     )
     notes = ["fields: " + ", ".join(f"{field.name} {field.encoding}" for field in fields)]
     as_json = [f"{m.name} ({reasons[m.record_field]})" for m in mappings if m.record_field in reasons and m.name not in encodings]
     if as_json:
         notes.append("stored as json: " + ", ".join(as_json))
     return layout, tuple(fields), notes
+
+
+def _is_shallow(record: Record) -> bool:
+    try:
+        repr(record)
+        json.loads(json.dumps(record))
+    except RecursionError:
+        return False
+    return True
 
 
 def _column(records: Sequence[Record], name: str) -> list[Any]:

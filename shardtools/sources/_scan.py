@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from shardtools.errors import StorageError, UsageError
 from shardtools.sources import Input
@@ -58,7 +59,8 @@ def subtrees(root: int, given: Input) -> list[Subtree]:
         this = pending.pop(0)
         parts.append(Subtree(root, this.path, this.folder, this.ancestors, recurses=False))
         with _one_sentence(this.path):
-            pending += _inner(this, _subfolders(this.path))
+            if _identity(os.stat(this.path)) not in this.ancestors:
+                pending += _inner(this, _subfolders(this.path))
     return parts + pending
 
 
@@ -109,7 +111,14 @@ def _inner(outer: Subtree, subfolders: Sequence[bytes]) -> list[Subtree]:
 
 def _subfolders(path: bytes) -> list[bytes]:
     with os.scandir(path) as listing:
-        return sorted(entry.name for entry in listing if not skip_reason(entry.name) and entry.is_dir())
+        return sorted(entry.name for entry in listing if not skip_reason(entry.name) and _is_folder(entry))
+
+
+def _is_folder(entry: "os.DirEntry[Any]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself
 
 
 @contextmanager
@@ -135,15 +144,13 @@ def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:
                 name = os.fsencode(entry.name)
                 if (name.startswith(b".") or name in _SKIPPED_NAMES) and (reason := skip_reason(name)):
                     found.skipped[reason] += 1
-                elif entry.is_file():
-                    found.num_links += entry.is_symlink()
-                    entries.append(_entry(name, entry.stat(), found))
-                elif entry.is_dir():
+                elif entry.is_file(follow_symlinks=False):
+                    entries.append(_entry(name, entry.stat(follow_symlinks=False), found))
+                elif _is_folder(entry):
                     found.num_links += entry.is_symlink()
                     subfolders.append(name)
                 elif entry.is_symlink():
-                    # A link to nothing is planned all the same, so that it is counted as a bad sample.
-                    entries.append(b"%b\0%d\0%d" % (name, UNREADABLE_BYTES, 0))
+                    entries += _linked_entry(entry, name, found)
                 else:
                     found.skipped["not a regular file"] += 1
     finally:
@@ -151,6 +158,19 @@ def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:
     if entries:
         found.folders[folder] = entries
     return subfolders
+
+
+def _linked_entry(entry: "os.DirEntry[Any]", name: bytes, found: Scan) -> list[bytes]:
+    try:
+        status = entry.stat()
+    except OSError:
+        # A link to nothing is planned all the same, so that it is counted as a bad sample.
+        return [b"%b\0%d\0%d" % (name, UNREADABLE_BYTES, 0)]
+    if not stat.S_ISREG(status.st_mode):
+        found.skipped["not a regular file"] += 1
+        return []
+    found.num_links += 1
+    return [_entry(name, status, found)]
 
 
 def _entry(name: bytes, status: os.stat_result, found: Scan) -> bytes:

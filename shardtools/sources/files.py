@@ -46,7 +46,7 @@ class Files:
         """From what a user typed: ``group``, ``fields``, ``label_from``, ``keep_path``; None where nothing was said."""
         return cls(
             group=words["group"] or "auto",
-            fields=parse_field_rules(words["fields"]) if words["fields"] else None,
+            fields=None if words["fields"] is None else parse_field_rules(words["fields"]),
             label_from_dir=words["label_from"] == "dir",
             keep_path=bool(words["keep_path"]),
         )

@@ -44,9 +44,9 @@ class Jsonl:
         limit = words["max_line_bytes"]
         return cls(
             key=words["key"],
-            map=parse_mappings(words["map"]) if words["map"] else None,
+            map=None if words["map"] is None else parse_mappings(words["map"]),
             keep_path=bool(words["keep_path"]),
-            max_line_bytes=parse_bytes(limit) if limit else cls.max_line_bytes,
+            max_line_bytes=cls.max_line_bytes if limit is None else parse_bytes(limit),
         )
 
     def survey(self, request: SurveyRequest) -> Survey:
@@ -85,13 +85,13 @@ class Jsonl:
     def _settled(self, records: Sequence[Record], request: SurveyRequest) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
         whole = request.format.index_name is None and self.map is None
         fields: tuple[Field, ...]
-        draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=())
+        draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())
         if whole:
             if request.encodings:
                 raise UsageError("expected --columns with MDS only, got it with WDS, which stores records as they are; leave it out")
             layout, fields, notes = draft, (Field(RECORD_FIELD, "json"),), list[str]()
         else:
-            layout, fields, notes = settle_layout(draft, self.map, records, request.encodings, request.format.key_name)
+            layout, fields, notes = settle_layout(draft, self.map, records, request.encodings, request.format)
         if self.keep_path:
             if any(field.name == PATH_FIELD for field in fields):
                 raise UsageError(f"expected no record field {PATH_FIELD!r} beside --keep-path, got one; rename it with --map")

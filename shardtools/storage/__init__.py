@@ -1,10 +1,13 @@
 """Where bytes live: named objects under one dataset root."""
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from shardtools import plugins
+from shardtools.errors import StorageError
 
 
 class ObjectWriter(Protocol):
@@ -76,3 +79,26 @@ def open_storage(uri: str) -> Storage:
         return storage
     local: Storage = plugins.load("storage", "local")(os.path.abspath(uri.removeprefix("file://")))
     return local
+
+
+@contextmanager
+def one_sentence(action: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(sentence_of(action, path, error)) from error
+
+
+def sentence_of(action: str, path: str, error: OSError) -> str:
+    """The sentence for an operating system's error."""
+    remedies = {
+        errno.ENOSPC: "free some space and run the same command again; finished parts are kept",
+        errno.EDQUOT: "free some of the quota and run the same command again; finished parts are kept",
+        errno.EACCES: "give this user the permission or choose another place",
+        errno.EPERM: "give this user the permission or choose another place",
+        errno.EROFS: "choose a place that can be written",
+        errno.ENOTDIR: "a part of the path is a file; choose another place",
+        errno.EIO: "the device reports an error; check the disk",
+    }
+    remedy = remedies.get(error.errno or 0, "check the path and run the same command again")
+    return f"could not {action} {path}: {os.strerror(error.errno or 0)}; {remedy}"

@@ -1,17 +1,18 @@
 """Datasets in a folder of this machine or of a shared file system."""
 
-import errno
 import hashlib
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from shardtools.errors import StorageError
+from shardtools.manifest import BUILD_FOLDER
+from shardtools.storage import one_sentence, sentence_of
 
 _T = TypeVar("_T")
 _HASH_BLOCK_BYTES = 1 << 20
@@ -27,8 +28,9 @@ class Local:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.local_path(name)
-        temporary = self._write_temporary(path, data)
-        with _one_sentence("create", path):
+        temporary = self._write_temporary(data)
+        with one_sentence("create", path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -40,14 +42,15 @@ class Local:
 
     def put(self, name: str, data: bytes) -> None:
         path = self.local_path(name)
-        temporary = self._write_temporary(path, data)
-        with _one_sentence("write", path):
+        temporary = self._write_temporary(data)
+        with one_sentence("write", path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(temporary, path)
             _sync_folder(path)
 
     def get(self, name: str) -> bytes | None:
         path = self.local_path(name)
-        with _one_sentence("read", path):
+        with one_sentence("read", path):
             try:
                 with open(path, "rb") as file:
                     return file.read()
@@ -65,7 +68,7 @@ class Local:
     def sha256(self, name: str) -> str:
         path = self.local_path(name)
         digest = hashlib.sha256()
-        with _one_sentence("read", path), open(path, "rb", buffering=0) as file:
+        with one_sentence("read", path), open(path, "rb", buffering=0) as file:
             while block := file.read(_HASH_BLOCK_BYTES):
                 digest.update(block)
         return digest.hexdigest()
@@ -81,7 +84,7 @@ class Local:
 
     def move(self, source: str, target: str) -> None:
         old, new = self.local_path(source), self.local_path(target)
-        with _one_sentence("move", new):
+        with one_sentence("move", new):
             os.makedirs(os.path.dirname(new), exist_ok=True)
             try:
                 os.replace(old, new)
@@ -92,7 +95,7 @@ class Local:
 
     def delete(self, name: str) -> None:
         path = self.local_path(name)
-        with _one_sentence("delete", path):
+        with one_sentence("delete", path):
             try:
                 os.unlink(path)
             except FileNotFoundError:
@@ -107,15 +110,16 @@ class Local:
 
     def _status(self, name: str) -> os.stat_result | None:
         path = self.local_path(name)
-        with _one_sentence("look at", path):
+        with one_sentence("look at", path):
             try:
                 status = os.stat(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return status if stat.S_ISREG(status.st_mode) else None
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
-        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    def _write_temporary(self, data: bytes) -> str:
+        # Not beside the object: a run that is killed here must leave nothing where readers look.
+        temporary = self.local_path(f"{BUILD_FOLDER}/tmp/{secrets.token_hex(8)}")
         writer = LocalWriter(temporary)
         try:
             writer.write(data)
@@ -132,12 +136,12 @@ class LocalWriter:
     def __init__(self, path: str) -> None:
         self._path = path
         self.spool_folder = os.path.dirname(path)
-        with _one_sentence("create", path):
+        with one_sentence("create", path):
             os.makedirs(self.spool_folder, exist_ok=True)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
 
     def write(self, data: bytes) -> None:
-        with _one_sentence("write", self._path):
+        with one_sentence("write", self._path):
             written = os.write(self._fd, data)
             # A short write happens at a full disk and above 2 GiB.
             view = memoryview(data)
@@ -145,7 +149,7 @@ class LocalWriter:
                 written += os.write(self._fd, view[written:])
 
     def finish(self) -> None:
-        with _one_sentence("write", self._path):
+        with one_sentence("write", self._path):
             os.fsync(self._fd)
             os.close(self._fd)
             self._fd = -1
@@ -154,35 +158,13 @@ class LocalWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        with _one_sentence("delete", self._path):
+        with one_sentence("delete", self._path):
             _ignore_missing(lambda: os.unlink(self._path))
-
-
-@contextmanager
-def _one_sentence(action: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(_sentence(action, path, error)) from error
-
-
-def _sentence(action: str, path: str, error: OSError) -> str:
-    remedies = {
-        errno.ENOSPC: "free some space and run the same command again; finished parts are kept",
-        errno.EDQUOT: "free some of the quota and run the same command again; finished parts are kept",
-        errno.EACCES: "give this user the permission or choose another place",
-        errno.EPERM: "give this user the permission or choose another place",
-        errno.EROFS: "choose a place that can be written",
-        errno.ENOTDIR: "a part of the path is a file; choose another place",
-        errno.EIO: "the device reports an error; check the disk",
-    }
-    remedy = remedies.get(error.errno or 0, "check the path and run the same command again")
-    return f"could not {action} {path}: {os.strerror(error.errno or 0)}; {remedy}"
 
 
 def _refuse_walk_error(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
-        raise StorageError(_sentence("list", str(error.filename), error)) from error
+        raise StorageError(sentence_of("list", str(error.filename), error)) from error
 
 
 def _remove_tree(path: str) -> None:

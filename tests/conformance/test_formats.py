@@ -96,6 +96,18 @@ def test_no_shard_is_above_the_limit_and_none_could_take_the_next_sample(format_
         begin = end - 1
 
 
+@pytest.mark.parametrize("count", [26, 27, 28, 29])
+def test_a_shard_may_be_exactly_as_large_as_the_limit(format_, build, rows, source, tmp_path, write_shard, count):
+    given = rows(*table(count), ENCODINGS)
+    # Some headers hold the limit: it has five digits here and below, so that it does not change the length.
+    exact = len(write_shard(format_, given, 50_000).data)
+    assert 10_240 < exact < 100_000
+    build(source, tmp_path / "exact", format_, source=given, shard_bytes=exact)
+    build(source, tmp_path / "less", format_, source=given, shard_bytes=exact - 1)
+    assert [len(shard) for shard in read_all(format_, tmp_path / "exact")] == [count]
+    assert len(read_all(format_, tmp_path / "less")) == 2
+
+
 @pytest.mark.parametrize("where", [0, 3, 9])
 def test_a_sample_above_the_limit_has_a_shard_of_its_own_and_a_warning(format_, build, rows, source, tmp_path, where):
     keys, columns = table(10)

@@ -314,6 +314,11 @@ def test_keep_path_keeps_the_name_the_key_cannot_show(tree, build, read_tars, tm
     assert read_tars(tmp_path / "out") == {"=C3=A4=20b/c=2Ed.jpg": b"1", "=C3=A4=20b/c=2Ed.path": "ä b/c.d.jpg".encode()}
 
 
+def test_the_kept_path_is_that_of_the_first_field(tree, build, read_tars, tmp_path):
+    build(tree(contents("d/a.txt", "d/a.JPG")), tmp_path / "out", keep_path=True)
+    assert read_tars(tmp_path / "out")["d/a.path"] == b"d/a.JPG"
+
+
 def test_escaped_keys_are_counted_and_three_are_shown(plan, tree):
     notes = plan(tree(contents("a b.txt", "c d.txt", "e f.txt", "g h.txt", "ok.txt"))).survey.notes
     (note,) = [note for note in notes if "escaped" in note]

@@ -140,11 +140,9 @@ def test_a_deep_value_is_stored_whole_or_is_a_bad_sample(write_lines, build, rea
     deep = b'{"v": ' + b"[" * depth + tail + b"]" * depth + b"}"
     source = write_lines([b'{"v": [1]}', deep, b'{"v": [2]}'])
     made = Jsonl(map=parse_mappings("json=v")) if way == "wds map" else Jsonl()
-    result = build(source, tmp_path / "out", way[:3], source=made, max_bad="1")
-    if way == "mds":
-        values = [row["v"] for row in read_mds_raw(tmp_path / "out")]
-    else:
-        values = list(read_tars(tmp_path / "out").values())
+    out = tmp_path / "out"
+    result = build(source, out, way[:3], source=made, max_bad="1")
+    values = [row["v"] for row in read_mds_raw(out)] if way == "mds" else list(read_tars(out).values())
     assert len(values) == result.manifest.ledger.num_written == 3 - result.manifest.ledger.num_rejected
     assert len(values) == 2 or values[1].replace(b" ", b"") in (deep.replace(b" ", b""), deep[6:-1])
     if depth == 100:
@@ -220,7 +218,9 @@ def with_bad(count: int, num_bad: int, seed: int = 3) -> list[bytes]:
 
 
 @pytest.mark.parametrize("engine", [Serial(), Processes(2)], ids=["serial", "processes"])
-@pytest.mark.parametrize(("budget", "num_bad", "passes"), [("0", 0, True), ("0", 1, False), ("3", 3, True), ("3", 4, False), ("1%", 2, True), ("1%", 3, False)])
+@pytest.mark.parametrize(
+    ("budget", "num_bad", "passes"), [("0", 0, True), ("0", 1, False), ("3", 3, True), ("3", 4, False), ("1%", 2, True), ("1%", 3, False)]
+)
 def test_a_budget_is_exact(write_lines, build, tmp_path, monkeypatch, one_sentence, engine, budget, num_bad, passes):
     monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 512)
     source = write_lines(with_bad(200, num_bad))
@@ -246,7 +246,9 @@ def test_a_budget_counts_over_all_partitions_and_files(write_lines, build, tmp_p
         build(source, tmp_path / "five", source=Jsonl(), max_bad="5")
     result = build(source, tmp_path / "six", source=Jsonl(), max_bad="6")
     assert result.manifest.ledger.as_json() == {"read": 24, "written": 18, "rejected": 6, "filtered": 0, "rejects": {"invalid-json": 6}}
-    assert [reject["where"][:15] for reject in rejects_of(tmp_path / "six")] == [f"{name}.jsonl, line {n}" for name in "abc" for n in (4, 8)]
+    assert [reject["where"][:15] for reject in rejects_of(tmp_path / "six")] == [
+        f"{name}.jsonl, line {n}" for name in "abc" for n in (4, 8)
+    ]
 
 
 def test_a_run_over_its_budget_may_be_repeated_with_a_larger_one(write_lines, build, digests, tmp_path, monkeypatch):

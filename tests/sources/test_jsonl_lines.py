@@ -107,7 +107,9 @@ def test_every_cut_of_a_file_gives_every_line_once_with_its_offset(tmp_path, mon
         assert found.rejects == []
 
 
-objects = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=12) | st.lists(st.text(max_size=3), max_size=2), max_size=3)
+objects = st.dictionaries(
+    st.text(max_size=4), st.none() | st.integers() | st.text(max_size=12) | st.lists(st.text(max_size=3), max_size=2), max_size=3
+)
 records = objects.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")).filter(
     lambda data: not any(0xD800 <= ord(c) <= 0xDFFF for c in data.decode("utf-8", "surrogatepass"))
 )
@@ -259,7 +261,9 @@ def assert_one_damage(found: Found, name: str, num_text_bytes: int | None = None
         assert f"after {num_text_bytes} bytes" in found.rejects[0].sentence
 
 
-@pytest.mark.parametrize(("name", "data", "decoder"), [("f.jsonl.gz", gzip.compress(TEXT, mtime=0), gz_decoder), ("f.jsonl.zst", zst(TEXT), zst_decoder)])
+@pytest.mark.parametrize(
+    ("name", "data", "decoder"), [("f.jsonl.gz", gzip.compress(TEXT, mtime=0), gz_decoder), ("f.jsonl.zst", zst(TEXT), zst_decoder)]
+)
 def test_a_file_cut_anywhere_gives_every_whole_line_before_and_one_reject(tmp_path, name, data, decoder: Callable[[], Any]):
     for end in range(1, len(data)):
         found = deliver(write(tmp_path, name, data[:end]), name)
@@ -269,7 +273,8 @@ def test_a_file_cut_anywhere_gives_every_whole_line_before_and_one_reject(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "rest"), [("f.jsonl.gz", gzip.compress(FIRST), gzip.compress(SECOND + THIRD)), ("f.jsonl.zst", zst(FIRST), zst(SECOND + THIRD))]
+    ("name", "first", "rest"),
+    [("f.jsonl.gz", gzip.compress(FIRST), gzip.compress(SECOND + THIRD)), ("f.jsonl.zst", zst(FIRST), zst(SECOND + THIRD))],
 )
 def test_a_cut_in_a_later_member_keeps_the_earlier_ones(tmp_path, name, first, rest):
     for end in (1, 2, 5, len(rest) - 1):
@@ -388,8 +393,7 @@ def test_windows_around_a_line_above_the_limit_reject_it_once(tmp_path, monkeypa
 def test_a_line_above_the_limit_is_never_held_in_memory(tmp_path, compression):
     length = 96 << 20
     name = "f.jsonl" + compression
-    opened = gzip.open(tmp_path / name, "wb", compresslevel=1) if compression else open(tmp_path / name, "wb")
-    with opened as file:
+    with gzip.open(tmp_path / name, "wb", compresslevel=1) if compression else open(tmp_path / name, "wb") as file:
         file.write(b'{"a":"')
         for _ in range(length >> 20):
             file.write(b"x" * (1 << 20))
@@ -416,7 +420,7 @@ def test_a_line_of_200_megabytes_is_a_sample_like_any_other(tmp_path, build, rea
     build(source, tmp_path / "out", "mds", source=Jsonl(), shard_bytes=1 << 30)
     rows = read_mds_raw(tmp_path / "out")
     assert [len(row["text"]) for row in rows] == [6, len(line) - 21, 5]
-    assert rows[1]["text"] == line[10:-10] and rows[1]["id"] == struct.pack("<q", 7)
+    assert rows[1]["text"] == line[10:-11] and rows[1]["id"] == struct.pack("<q", 7)
 
 
 # Places in messages.

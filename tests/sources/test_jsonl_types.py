@@ -59,7 +59,14 @@ def pack(write_lines, build, read_mds_raw, tmp_path) -> Callable[..., Packed]:
     """Pack records to MDS; options are those of the source, ``encodings``, ``format`` and ``max_bad``."""
     count = 0
 
-    def call(records: Iterable[Any], *, encodings: dict[str, str] | None = None, key_column: str | None = "key", max_bad: str = "0", **options: Any) -> Packed:
+    def call(
+        records: Iterable[Any],
+        *,
+        encodings: dict[str, str] | None = None,
+        key_column: str | None = "key",
+        max_bad: str = "0",
+        **options: Any,
+    ) -> Packed:
         nonlocal count
         count += 1
         source, out = write_lines(records, folder=f"src{count}"), tmp_path / f"out{count}"
@@ -160,7 +167,12 @@ def test_columns_have_the_types_of_the_first_records(pack, rule):
 def test_columns_are_sorted_and_keep_the_names_of_the_records(pack):
     packed = pack([{"Zeta": 1, "a.b": 2, "_x": 3, "größe": 4, "key2": 5}])
     assert list(packed.encodings) == ["Zeta", "_x", "a.b", "größe", "key", "key2"]
-    assert packed.rows == [{**{name: struct.pack("<q", n) for name, n in zip(("Zeta", "a.b", "_x", "größe", "key2"), range(1, 6), strict=True)}, "key": b"docs/000000000000"}]
+    assert packed.rows == [
+        {
+            **{name: struct.pack("<q", n) for name, n in zip(("Zeta", "a.b", "_x", "größe", "key2"), range(1, 6), strict=True)},
+            "key": b"docs/000000000000",
+        }
+    ]
 
 
 def test_only_the_first_thousand_records_settle_the_types(pack):
@@ -348,7 +360,7 @@ def test_columns_nobody_has_and_types_that_do_not_exist_are_refused(pack, one_se
         pack([{"x": 1}], encodings={"x": "integer"})
     one_sentence(caught.value)
     for encoding in ("ndarray:float33", "ndarray:float32:a", "ndarray:float32:0", "ndarray:int8:3:4"):
-        with pytest.raises(UsageError, match="ndarray|shape"):
+        with pytest.raises(UsageError, match=r"ndarray|shape"):
             pack([{"x": [1]}], encodings={"x": encoding})
 
 
@@ -371,7 +383,8 @@ def test_members_are_made_of_the_fields_that_the_map_names(pack_tar):
 
 
 @pytest.mark.parametrize(
-    ("value", "data"), [(True, b"true"), (False, b"false"), (3, b"3"), (-(2**63), b"-9223372036854775808"), (1.5, b"1.5"), (0.001, b"0.001"), (3.0, b"3.0")]
+    ("value", "data"),
+    [(True, b"true"), (False, b"false"), (3, b"3"), (-(2**63), b"-9223372036854775808"), (1.5, b"1.5"), (0.001, b"0.001"), (3.0, b"3.0")],
 )
 def test_numbers_and_truth_values_become_json_text(pack_tar, value, data):
     members = pack_tar([{"x": value}], map="flag=x,x.json=x")
@@ -381,7 +394,12 @@ def test_numbers_and_truth_values_become_json_text(pack_tar, value, data):
 def test_optional_members_may_be_missing(pack_tar):
     records = [{"a": "x", "b": {"n": 1}}, {"a": "y"}, {"a": "z", "b": None}]
     members = pack_tar(records, map="txt=a,json=b?")
-    assert [(name.partition(".")[2], data) for name, data in members.items()] == [("json", b'{"n":1}'), ("txt", b"x"), ("txt", b"y"), ("txt", b"z")]
+    assert [(name.partition(".")[2], data) for name, data in members.items()] == [
+        ("json", b'{"n":1}'),
+        ("txt", b"x"),
+        ("txt", b"y"),
+        ("txt", b"z"),
+    ]
 
 
 def test_optional_text_stays_text(pack_tar):
@@ -403,7 +421,9 @@ def test_a_class_is_a_whole_number_or_bad(pack_tar, value, one_sentence):
 
 
 def test_a_map_renames_and_picks_columns(pack):
-    packed = pack([{"text": "a", "n": 1, "junk": None}, {"text": "b", "n": 2, "more": 1}], map="Body=text,n=n,again=text", encodings={"n": "int16"})
+    packed = pack(
+        [{"text": "a", "n": 1, "junk": None}, {"text": "b", "n": 2, "more": 1}], map="Body=text,n=n,again=text", encodings={"n": "int16"}
+    )
     assert packed.encodings == {"Body": "str", "again": "str", "key": "str", "n": "int16"}
     assert [(row["Body"], row["again"], row["n"]) for row in packed.rows] == [(b"a", b"a", b"\1\0"), (b"b", b"b", b"\2\0")]
 
@@ -475,7 +495,20 @@ def test_keys_may_be_a_field(pack):
     raw = ["plain", "a/b-c_d", 12, -5, "with space", "é", "a=b", ".hidden", "a//b", "x" * 80, 0, 2**63]
     packed = pack([{"id": value, "n": i} for i, value in enumerate(raw)], key="id")
     keys = [row["key"] for row in packed.rows]
-    wanted = [b"plain", b"a/b-c_d", b"12", b"=2D5", b"with=20space", b"=C3=A9", b"a=3Db", b"=2Ehidden", b"a/=2Fb", b"x" * 80, b"0", b"9223372036854775808"]
+    wanted = [
+        b"plain",
+        b"a/b-c_d",
+        b"12",
+        b"=2D5",
+        b"with=20space",
+        b"=C3=A9",
+        b"a=3Db",
+        b"=2Ehidden",
+        b"a/=2Fb",
+        b"x" * 80,
+        b"0",
+        b"9223372036854775808",
+    ]
     assert keys == wanted
     assert packed.encodings == {"id": "json", "key": "str", "n": "int"}
     assert any("keys escaped" in note for note in packed.notes)
@@ -489,7 +522,9 @@ def test_two_long_keys_that_differ_at_the_end_stay_two(pack):
 
 
 @pytest.mark.parametrize("to_tar", [False, True])
-@pytest.mark.parametrize(("value", "got"), [("", "''"), (None, "None"), (True, "True"), (1.5, "1.5"), ([1], r"\[1\]"), (MISSING, "none")], ids=repr)
+@pytest.mark.parametrize(
+    ("value", "got"), [("", "''"), (None, "None"), (True, "True"), (1.5, "1.5"), ([1], r"\[1\]"), (MISSING, "none")], ids=repr
+)
 def test_a_record_without_a_usable_key_is_bad(pack, pack_tar, value, got, to_tar, one_sentence):
     records = [record(id=f"k{i}", n=i) for i in range(3)] + [record(id=value, n=3), record(id="last", n=4)]
     packer = pack_tar if to_tar else pack
@@ -564,7 +599,9 @@ def test_a_key_twice_in_one_file_is_found_across_partitions(write_lines, build, 
 
 
 def test_a_key_twice_in_one_block_is_found(pack, one_sentence):
-    with pytest.raises(DuplicateKeyError, match=r"'x' from docs\.jsonl, line 1 \(byte 0\) and from docs\.jsonl, line 3 \(byte 24\)") as caught:
+    with pytest.raises(
+        DuplicateKeyError, match=r"'x' from docs\.jsonl, line 1 \(byte 0\) and from docs\.jsonl, line 3 \(byte 24\)"
+    ) as caught:
         pack([{"id": "x"}, {"id": "y"}, {"id": "x"}], key="id")
     one_sentence(caught.value)
 
