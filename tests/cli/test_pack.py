@@ -583,6 +583,10 @@ def slow_input(folder: Path, count: int = 4000) -> list[str]:
     return ["slow.jsonl", "slow", "--to", "mds", "--compression", "zstd:19", "--shard-size", "256KiB"]
 
 
+SHARD_IN_WORK = "[0-9][0-9][0-9][0-9][0-9][0-9].*"
+"""Begins with the number of its partition."""
+
+
 def interrupt(folder: Path, arguments: Sequence[str], *, group: bool) -> tuple[int, str, float]:
     """Start a run, interrupt it once it writes; its code, what it said, and how long it took to end."""
     process = subprocess.Popen(
@@ -595,7 +599,7 @@ def interrupt(folder: Path, arguments: Sequence[str], *, group: bool) -> tuple[i
         start_new_session=True,
     )
     deadline = time.monotonic() + 60
-    while not any((folder / "slow").glob(".shardtools/build/tmp/*")):
+    while not any((folder / "slow").glob(".shardtools/build/tmp/*.*")):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)
     began = time.monotonic()
@@ -630,7 +634,7 @@ def test_an_interrupted_run_ends_at_once_and_the_next_one_finishes_it(place, dig
 @pytest.mark.slow
 def test_an_interrupt_at_any_moment_ends_in_130_or_not_at_all(place):
     arguments: list[Any] = slow_input(place)
-    for delay in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7, 1.0):
+    for delay in (*(0.1 + 0.02 * i for i in range(16)), 0.5, 0.7, 1.0):
         process = subprocess.Popen(
             [*COMMAND, "pack", *arguments],
             cwd=place,
@@ -643,6 +647,7 @@ def test_an_interrupt_at_any_moment_ends_in_130_or_not_at_all(place):
         time.sleep(delay)
         os.killpg(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
-        assert process.returncode in (130, 0), (delay, stderr)
+        # An interrupt inside an exec() of the standard library makes Python end by the signal itself; shells call both 130.
+        assert process.returncode in (130, -signal.SIGINT, 0), (delay, stderr)
         assert "Traceback" not in stderr, delay
     succeed(place, *arguments)

@@ -420,6 +420,13 @@ def test_a_class_is_a_whole_number_or_bad(pack_tar, value, one_sentence):
     one_sentence(caught.value)
 
 
+@pytest.mark.parametrize("value", [True, 1.0, "3", [3]], ids=repr)
+def test_a_class_that_never_is_a_whole_number_is_bad_from_the_first_record_on(pack_tar, value, one_sentence):
+    with pytest.raises(BadSampleError, match=r"line 1 .*cls") as caught:
+        pack_tar([{"c": value, "t": "a"}], map="cls=c,txt=t")
+    one_sentence(caught.value)
+
+
 def test_a_map_renames_and_picks_columns(pack):
     packed = pack(
         [{"text": "a", "n": 1, "junk": None}, {"text": "b", "n": 2, "more": 1}], map="Body=text,n=n,again=text", encodings={"n": "int16"}
