@@ -69,6 +69,8 @@ class Publisher:
             raise ShardtoolsError("expected at least one sample to write, got none; nothing was published")
         if old is not None:
             self._storage.move(MANIFEST_NAME, REPLACED_NAME)
+            # Were the loss of a shard to reach the disk before this, a loss of power would leave a dataset with holes.
+            self._storage.sync_names()
         self.remove_replaced()
         shards = list(self._numbered(receipts))
         names = [name for _, name, _ in shards] + [OFFSETS_NAME, REJECTS_NAME, self._plan.recipe.format.index_name or OFFSETS_NAME]
@@ -89,9 +91,11 @@ class Publisher:
     def clean_up(self) -> None:
         """Remove what is left of this plan's build once it is published; another plan's is left alone."""
         stored = self._storage.get(PLAN_NAME)
-        if stored is not None and Plan.digest_of(stored) == self._plan.digest:
+        if stored is not None and Plan.digest_of(stored) != self._plan.digest:
+            return
+        if stored is not None:
             self._storage.move(PLAN_NAME, KEPT_PLAN_NAME)
-            self._storage.delete(BUILD_FOLDER)
+        self._storage.delete(BUILD_FOLDER)
 
     def _receipt(self, partition: Partition) -> Receipt:
         receipt = self._read_receipt(partition.index)

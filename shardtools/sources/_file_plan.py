@@ -64,18 +64,20 @@ def plan_scan(scanned: Scan, root: int, rule: str) -> FilePlan:
         has_dotted_stems=scanned.has_dotted_stems,
     )
     split, escaped = splitter(rule), []
+    sets: Counter[tuple[bytes, ...]] = Counter()
     for folder, entries in scanned.folders.items():
         prefix = folder + b"/" if folder else b""
-        for stem, files in groups(entries, split).items():
+        for stem, files in groups(entries, split):
             raw = prefix + stem
             key = escape_key(raw)
             if key is not raw:
                 escaped.append((raw, key))
             parts = [key, b"%d" % root, folder]
-            for name, num_bytes, _, file_name in files:
-                parts += (name.encode(), num_bytes, file_name)
-            planned.sets[tuple([file[0] for file in files])] += 1
-            planned.extents.append(extent(parts, b",".join([file[2] for file in files])))
+            for name, file_name, num_bytes, _ in files:
+                parts += (name, num_bytes, file_name)
+            sets[tuple([file[0] for file in files])] += 1
+            planned.extents.append(extent(parts, b",".join([file[3] for file in files])))
+    planned.sets = Counter({tuple(name.decode() for name in names): count for names, count in sets.items()})
     planned.num_escaped = len(escaped)
     planned.escaped = sorted(escaped)[:_MAX_EXAMPLES]
     return planned

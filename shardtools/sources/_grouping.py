@@ -1,7 +1,7 @@
 """Which files are one sample, what its fields are called, and under which rules that was decided."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardtools.errors import UsageError
@@ -39,37 +39,42 @@ class FieldRule:
         return extension if own else self.name
 
 
-Split = Callable[[bytes], tuple[bytes, str]]
-PlannedFile = tuple[str, bytes, bytes, bytes]
-"""Field, size, mtime_ns and name of a file, the numbers as decimal text."""
+Split = Callable[[bytes], tuple[bytes, bytes]]
+PlannedFile = tuple[bytes, bytes, bytes, bytes]
+"""Field, name, size and mtime_ns of a file, the numbers as decimal text."""
 
 
 def splitter(rule: str) -> Split:
     """Splits a file name into stem and field by ``first-dot``, ``last-dot`` or ``file``."""
-    fields: dict[bytes, str] = {}
+    fields: dict[bytes, bytes] = {}
 
-    def split(name: bytes) -> tuple[bytes, str]:
+    def split(name: bytes) -> tuple[bytes, bytes]:
         stem, extension = split_name(name, rule)
         field = fields.get(extension)
         if field is None:
-            field = fields[extension] = _field_name(extension, rule)
+            field = fields[extension] = _field_name(extension, rule).encode()
         return stem, field
 
     return split
 
 
-def groups(entries: Iterable[bytes], split: Split) -> dict[bytes, list[PlannedFile]]:
-    """The files of one folder by stem, each sample's sorted by field."""
-    stems: dict[bytes, list[PlannedFile]] = {}
-    for entry in entries:
-        name, num_bytes, modified_ns = entry.split(b"\0")
-        stem, field = split(name)
-        if stem in stems:
-            stems[stem].append((field, num_bytes, modified_ns, name))
-            stems[stem].sort()
-        else:
-            stems[stem] = [(field, num_bytes, modified_ns, name)]
-    return stems
+def groups(entries: Iterable[bytes], split: Split) -> Iterator[tuple[bytes, list[PlannedFile]]]:
+    """The samples of one folder: stems in order, each with its files sorted by field.
+
+    Holds one bytes object for each file of the folder, since a folder may hold all of them.
+    """
+    rows = [b"%b\0%b\0%b" % (*split(entry[: entry.index(0)]), entry) for entry in entries]
+    rows.sort()
+    stem, files = b"", list[PlannedFile]()
+    for row in rows:
+        this_stem, field, name, num_bytes, modified_ns = row.split(b"\0")
+        if files and this_stem != stem:
+            yield stem, files
+            files = []
+        stem = this_stem
+        files.append((field, name, num_bytes, modified_ns))
+    if files:
+        yield stem, files
 
 
 def split_name(name: bytes, rule: str) -> tuple[bytes, bytes]:
@@ -146,8 +151,8 @@ def _field_name(extension: bytes, rule: str) -> str:
 
 def _field_sets(scans: Sequence[Scan], rule: str, aliases: dict[str, str]) -> FieldSets:
     split = splitter(rule)
-    found = (files for scanned in scans for entries in scanned.folders.values() for files in groups(entries, split).values())
-    return Counter(tuple(sorted(aliases.get(file[0], file[0]) for file in files)) for files in found)
+    found = (files for scanned in scans for entries in scanned.folders.values() for _, files in groups(entries, split))
+    return Counter(tuple(sorted(aliases.get(file[0].decode(), file[0].decode()) for file in files)) for files in found)
 
 
 def _shown(sets: FieldSets) -> str:

@@ -64,6 +64,9 @@ class Storage(Protocol):
         Survives a loss of power once a later ``put`` into the target's folder returned.
         """
 
+    def sync_names(self) -> None:
+        """Returns when renames and removals in the dataset's own folder survive a loss of power."""
+
     def delete(self, name: str) -> None:
         """Remove an object or a folder of them. No error if it is gone already."""
 

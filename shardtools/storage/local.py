@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shardtools.errors import StorageError
-from shardtools.manifest import BUILD_FOLDER
+from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME
 from shardtools.storage import one_sentence, sentence_of
 
 _T = TypeVar("_T")
@@ -92,6 +92,10 @@ class Local:
                 # Another run of the same plan was faster: it put the same bytes there.
                 if not os.path.exists(new):
                     raise
+
+    def sync_names(self) -> None:
+        with one_sentence("write", self.uri):
+            _sync_folder(self.local_path(MANIFEST_NAME))
 
     def delete(self, name: str) -> None:
         path = self.local_path(name)
