@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -42,17 +44,21 @@ class Processes:
         self._lifelines: list[Connection] = []
 
     def __enter__(self) -> "Processes":
-        context = multiprocessing.get_context("spawn")
-        for _ in range(self.workers):
-            ours, theirs = context.Pipe()
-            their_lifeline, our_lifeline = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(theirs, their_lifeline), daemon=True)
-            process.start()
-            theirs.close()
-            their_lifeline.close()
-            self._processes[ours] = process
-            self._lifelines.append(our_lifeline)
+        with _interrupts_held():
+            for _ in range(self.workers):
+                self._start_worker()
         return self
+
+    def _start_worker(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        their_lifeline, our_lifeline = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(theirs, their_lifeline), daemon=True)
+        process.start()
+        theirs.close()
+        their_lifeline.close()
+        self._processes[ours] = process
+        self._lifelines.append(our_lifeline)
 
     def __exit__(self, *exception: object) -> None:
         if exception[0] is not None:
@@ -112,6 +118,21 @@ class Processes:
             f"expected every worker process to finish its work, but one {how}; "
             "if memory ran out, use fewer --workers; run the same command again, finished parts are kept"
         )
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block is left, and processes started in it never see it.
+
+    A child inherits the mask; without it, a press while its interpreter starts ends in its traceback, not in our sentence.
+    """
+    # It unblocks SIGINT when it starts its own process, so it must have done that before.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(connection: Connection, lifeline: Connection) -> None:

@@ -167,10 +167,12 @@ class WdsShardFile:
 
 def _to_bytes(field: Field) -> Callable[[Any], bytes | None]:
     """How a value that is not bytes yet becomes the member's bytes; None where it cannot."""
+    if field.name in ("cls", "index", "inx", "id"):
+        # Readers take these members through int().
+        return lambda value: _text(value) if type(value) is int else None
     if field.encoding == "json" or field.name.rpartition(".")[2] in ("json", "jsn"):
         return _dump_json
-    # Readers take these members through int().
-    kinds = (int,) if field.name in ("cls", "index", "inx", "id") else _PYTHON_TYPES.get(field.encoding, ())
+    kinds = _PYTHON_TYPES.get(field.encoding, ())
     return lambda value: _text(value) if type(value) in kinds else None
 
 
