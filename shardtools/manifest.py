@@ -114,6 +114,11 @@ class Manifest:
         """Every file of the dataset but the manifest itself."""
         return [shard.name for shard in self.shards] + [file.name for file in self.files]
 
+    def sizes(self) -> dict[str, int]:
+        """The length of every file of the dataset but the manifest itself, by name."""
+        entries: list[ShardEntry | FileEntry] = [*self.shards, *self.files]
+        return {entry.name: entry.num_bytes for entry in entries}
+
     def serialize(self) -> bytes:
         content = {
             "format": FORMAT,

@@ -111,7 +111,7 @@ class Plan:
     def differences(self, stored: bytes) -> list[str]:
         """The first differences between an earlier serialized plan and this one, each a sentence for people."""
         head, *lines = _read_lines(stored)
-        old_recipe, new_recipe = _flatten(json.loads(head)["recipe"]), _flatten(json.loads(json.dumps(self.recipe.as_json())))
+        old_recipe, new_recipe = _comparable(json.loads(head)["recipe"]), _comparable(self.recipe.as_json())
         found = [
             f"{name} was {old_recipe.get(name)!r}, is {new_recipe.get(name)!r}"
             for name in sorted(old_recipe.keys() | new_recipe.keys())
@@ -230,6 +230,13 @@ def _printable(packed: bytes) -> bytes:
 
 def _by_name(lines: Iterable[bytes]) -> dict[bytes, bytes]:
     return {line.partition(b"\t")[0]: line for line in lines}
+
+
+def _comparable(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe as leaves by dotted name, fields by their names."""
+    plain = json.loads(json.dumps(recipe))
+    fields = {field["name"]: field["encoding"] + ("?" if field["optional"] else "") for field in plain["fields"]}
+    return _flatten({**plain, "fields": fields})
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

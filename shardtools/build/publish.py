@@ -6,84 +6,82 @@ Every step can be repeated, by this run or by any other of the same plan.
 import json
 from collections.abc import Iterator, Sequence
 
-from shardtools.build.receipts import (
-    KEPT_PLAN_NAME,
-    PLAN_NAME,
-    PUBLISHING_NAME,
-    REPLACED_NAME,
-    Receipt,
-    StagedShard,
-    receipt_name,
-    staged_name,
-)
+from shardtools.build.progress import BuildProgress, Numbered, read_publishing
+from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME, PUBLISHING_NAME, REPLACED_NAME, Receipt
 from shardtools.build.write import over_budget
 from shardtools.duplicates import key_digest, num_twins, repeats
-from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError
-from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, OFFSETS_NAME, REJECTS_NAME, FileEntry, Ledger, Manifest, ShardEntry
-from shardtools.plan import Partition, Plan
+from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError, UsageError
+from shardtools.manifest import (
+    BUILD_FOLDER,
+    MANIFEST_NAME,
+    OFFSETS_NAME,
+    REJECTS_NAME,
+    FileEntry,
+    Ledger,
+    Manifest,
+    ManifestError,
+    ShardEntry,
+)
+from shardtools.plan import Plan
 from shardtools.sample import Reject
-from shardtools.storage import Storage
+from shardtools.storage import Storage, is_safe_name
 from shardtools.units import Budget, plural
 
 
 class Publisher:
-    """Publishes one plan's build."""
+    """Publishes one plan's build; ``overwrite`` allows it to take another dataset's place."""
 
-    def __init__(self, storage: Storage, plan: Plan, roots: Sequence[str], budget: Budget) -> None:
+    def __init__(self, storage: Storage, plan: Plan, roots: Sequence[str], budget: Budget, overwrite: bool) -> None:
         self._storage = storage
         self._plan = plan
         self._roots = roots
         self._budget = budget
+        self._overwrite = overwrite
+        self._progress = BuildProgress(storage, plan)
 
     def read_manifest(self) -> Manifest | None:
-        """The dataset at the destination, None if there is none."""
+        """The dataset at the destination, None if there is none, or one that is damaged and may be overwritten."""
         data = self._storage.get(MANIFEST_NAME)
-        return None if data is None else Manifest.parse(data)
+        try:
+            return None if data is None else Manifest.parse(data)
+        except ManifestError:
+            if self._overwrite:
+                return None
+            raise
 
-    def published(self) -> Manifest:
-        """The dataset at the destination. Raises ShardtoolsError if there is none."""
+    def published(self) -> Manifest | None:
+        """The manifest of this very plan, if that is what the destination holds."""
         manifest = self.read_manifest()
-        if manifest is None:
-            raise ShardtoolsError(f"expected a dataset in {self._storage.uri}, got no {MANIFEST_NAME}")
-        return manifest
+        return manifest if manifest is not None and manifest.plan_digest == self._plan.digest else None
 
-    def is_published(self) -> bool:
-        """Whether the destination holds the dataset of this very plan."""
-        manifest = self.read_manifest()
-        return manifest is not None and manifest.plan_digest == self._plan.digest
+    def publish(self) -> tuple[Manifest, list[str]]:
+        """Make the dataset appear. Returns its manifest and warnings.
 
-    def missing(self) -> list[Partition]:
-        """The partitions that must be built: no receipt, changed inputs, or a shard that is not there as received."""
-        names = self._final_names()
-        return [partition for partition in self._plan.partitions if not self._is_built(partition, names)]
-
-    def publish(self, old: Manifest | None) -> tuple[Manifest, list[str]]:
-        """Make the dataset appear, in place of ``old`` if given. Returns its manifest and warnings.
-
-        Raises DuplicateKeyError, BadSampleError over the budget, ShardtoolsError for a dataset without samples.
+        Raises DuplicateKeyError, BadSampleError over the budget, UsageError where another dataset was published meanwhile,
+        StorageError where a shard is not what its receipt says, ShardtoolsError for a dataset without samples.
         """
-        receipts = [self._receipt(partition) for partition in self._plan.partitions]
+        done = None if self._overwrite else self.published()
+        if done is not None:
+            self.clean_up()
+            return done, []
+        receipts = self._progress.receipts()
         self._check_budget(receipts)
         self._refuse_repeats(receipts)
         if not any(receipt.shards for receipt in receipts):
             raise ShardtoolsError("expected at least one sample to write, got none; nothing was published")
-        if old is not None:
-            self._storage.move(MANIFEST_NAME, REPLACED_NAME)
-            # Were the loss of a shard to reach the disk before this, a loss of power would leave a dataset with holes.
-            self._storage.sync_names()
-        self.remove_replaced()
-        shards = list(self._numbered(receipts))
-        names = [name for _, name, _ in shards] + [OFFSETS_NAME, REJECTS_NAME, self._plan.recipe.format.index_name or OFFSETS_NAME]
-        self._storage.put(PUBLISHING_NAME, "\n".join(names).encode())
-        for (partition, k), name, _ in shards:
-            self._storage.move(staged_name(partition, k), name)
+        self._make_room()
+        shards = list(self._progress.numbered(receipts))
+        self._storage.put(PUBLISHING_NAME, "".join(f"{staged}\t{final}\n" for staged, final, _ in shards).encode())
+        for shard in shards:
+            self._move(shard)
         manifest = Manifest(
             plan_digest=self._plan.digest,
             recipe=self._plan.recipe.as_json(),
             ledger=sum((receipt.ledger for receipt in receipts), Ledger()),
-            shards=tuple(_entry(name, shard) for _, name, shard in shards),
-            files=tuple(self._put_files(receipts, [(name, shard) for _, name, shard in shards])),
+            shards=tuple(map(_entry, shards)),
+            files=tuple(self._put_files(receipts, shards)),
         )
+        self._check_sizes(manifest)
         self._storage.put(MANIFEST_NAME, manifest.serialize())
         self.clean_up()
         return manifest, _warnings(receipts)
@@ -97,66 +95,6 @@ class Publisher:
             self._storage.move(PLAN_NAME, KEPT_PLAN_NAME)
         self._storage.delete(BUILD_FOLDER)
 
-    def _receipt(self, partition: Partition) -> Receipt:
-        receipt = self._read_receipt(partition.index)
-        if receipt is None:
-            raise StorageError(
-                f"expected the receipt of partition {partition.index} in {self._storage.uri}/{receipt_name(partition.index)}, "
-                "got none; another run may be overwriting this destination: let it finish, then run again"
-            )
-        return receipt
-
-    def _read_receipt(self, index: int) -> Receipt | None:
-        data = self._storage.get(receipt_name(index))
-        receipt = None if data is None else Receipt.parse(data)
-        return receipt if receipt is not None and receipt.plan_digest == self._plan.digest else None
-
-    def _final_names(self) -> dict[tuple[int, int], str]:
-        """The final names that are known: shards are numbered through, so one missing receipt ends them."""
-        receipts = []
-        for partition in self._plan.partitions:
-            receipt = self._read_receipt(partition.index)
-            if receipt is None:
-                return {}
-            receipts.append(receipt)
-        return {place: name for place, name, _ in self._numbered(receipts)}
-
-    def _is_built(self, partition: Partition, names: dict[tuple[int, int], str]) -> bool:
-        receipt = self._read_receipt(partition.index)
-        if receipt is None or receipt.inputs_digest != partition.inputs_digest():
-            return False
-        return all(
-            any(
-                self._storage.num_bytes(name) == shard.facts.num_bytes and self._storage.sha256(name) == shard.facts.sha256
-                for name in (staged_name(partition.index, k), names.get((partition.index, k)))
-                if name is not None
-            )
-            for k, shard in enumerate(receipt.shards)
-        )
-
-    def _numbered(self, receipts: Sequence[Receipt]) -> Iterator[tuple[tuple[int, int], str, StagedShard]]:
-        """Every shard in dataset order: its (partition, k), its final name, what it is."""
-        width = len(str(max(sum(len(receipt.shards) for receipt in receipts) - 1, 0)))
-        number = 0
-        for receipt in receipts:
-            for k, shard in enumerate(receipt.shards):
-                yield (receipt.partition, k), self._plan.recipe.format.shard_name(number, width), shard
-                number += 1
-
-    def _put_files(self, receipts: Sequence[Receipt], shards: Sequence[tuple[str, StagedShard]]) -> Iterator[FileEntry]:
-        recipe = self._plan.recipe
-        offsets = b"".join(shard.facts.offsets.tobytes() for _, shard in shards)
-        files = {OFFSETS_NAME: offsets}
-        rejects = [reject for receipt in receipts for reject in receipt.rejects]
-        if rejects:
-            files[REJECTS_NAME] = b"".join(map(_reject_line, rejects))
-        if recipe.format.index_name is not None:
-            facts = [(name, shard.facts) for name, shard in shards]
-            files[recipe.format.index_name] = recipe.format.index(recipe.fields, recipe.limit.num_bytes, facts)
-        for name, data in files.items():
-            self._storage.put(name, data)
-            yield FileEntry.of(name, data)
-
     def remove_replaced(self) -> None:
         """Delete the dataset that is being overwritten, first what makes it one.
 
@@ -168,15 +106,68 @@ class Publisher:
             return
         names = Manifest.parse(data).names()
         for name in sorted(names, key=lambda name: not name.endswith(".json")):
-            self._storage.delete(name)
+            self._delete_file(name)
         self._storage.delete(REPLACED_NAME)
 
     def remove_unfinished(self) -> None:
-        """Delete what a publication that never came to its manifest had given final names."""
-        data = self._storage.get(PUBLISHING_NAME)
-        if data is not None and self.read_manifest() is None:
-            for name in data.decode().splitlines():
-                self._storage.delete(name)
+        """Delete what a publication of any plan, that never came to its manifest, had given final names."""
+        lines = read_publishing(self._storage)
+        if lines and self.read_manifest() is None:
+            index_names = {name for name in [self._plan.recipe.format.index_name, "index.json"] if name is not None}
+            for name in [*(line.split("\t")[1] for line in lines), OFFSETS_NAME, REJECTS_NAME, *sorted(index_names)]:
+                self._delete_file(name)
+
+    def _make_room(self) -> None:
+        old = self.read_manifest()
+        if old is not None and not self._overwrite:
+            raise UsageError(
+                f"expected {self._storage.uri} to stay without a dataset during the run, got one from another run; "
+                "choose another destination, or --overwrite to replace it"
+            )
+        if self._storage.num_bytes(MANIFEST_NAME) is not None:
+            if old is None:
+                self._storage.delete(MANIFEST_NAME)
+            else:
+                self._storage.move(MANIFEST_NAME, REPLACED_NAME)
+            # Were the loss of a shard to reach the disk before this, a loss of power would leave a dataset with holes.
+            self._storage.sync_names()
+        self.remove_replaced()
+
+    def _move(self, shard: Numbered) -> None:
+        staged, final, what = shard
+        # A target that is there without a move is another run's work, or this run's before it was killed.
+        if not self._storage.move(staged, final) and not self._progress.is_right(final, what):
+            raise StorageError(
+                f"expected {final} in {self._storage.uri} to be the shard its receipt describes, got other bytes; "
+                "run the same command again with --overwrite"
+            )
+
+    def _check_sizes(self, manifest: Manifest) -> None:
+        """Another run with --overwrite may have taken something away meanwhile."""
+        for name, num_bytes in manifest.sizes().items():
+            if self._storage.num_bytes(name) != num_bytes:
+                raise StorageError(
+                    f"expected {name} in {self._storage.uri} with {num_bytes} bytes just before publication, "
+                    "got another size or none; another run may be writing here: let it finish, then run again"
+                )
+
+    def _delete_file(self, name: str) -> None:
+        """Manifests may come from anywhere: only files below the destination are ever deleted in their name."""
+        if is_safe_name(name) and self._storage.num_bytes(name) is not None:
+            self._storage.delete(name)
+
+    def _put_files(self, receipts: Sequence[Receipt], shards: Sequence[Numbered]) -> Iterator[FileEntry]:
+        recipe = self._plan.recipe
+        files = {OFFSETS_NAME: b"".join(shard.facts.offsets.tobytes() for _, _, shard in shards)}
+        rejects = [reject for receipt in receipts for reject in receipt.rejects]
+        if rejects:
+            files[REJECTS_NAME] = b"".join(map(_reject_line, rejects))
+        if recipe.format.index_name is not None:
+            facts = [(final, shard.facts) for _, final, shard in shards]
+            files[recipe.format.index_name] = recipe.format.index(recipe.fields, recipe.limit.num_bytes, facts)
+        for name, data in files.items():
+            self._storage.put(name, data)
+            yield FileEntry.of(name, data)
 
     def _check_budget(self, receipts: Sequence[Receipt]) -> None:
         ledger = sum((receipt.ledger for receipt in receipts), Ledger())
@@ -185,18 +176,14 @@ class Publisher:
 
     def _refuse_repeats(self, receipts: Sequence[Receipt]) -> None:
         for digest in repeats([receipt.keys for receipt in receipts]):
-            places = [
-                place for receipt in receipts if digest in receipt.keys.between(digest, None)[:1] for place in self._places(receipt, digest)
-            ]
-            keys = {key for key, _ in places}
-            if len(keys) == len(places):
+            holders = [receipt for receipt in receipts if receipt.keys.between(digest, None)[:1] == [digest]]
+            places = [place for receipt in holders for place in self._places(receipt, digest)]
+            all_keys = [key for key, _ in places]
+            if len(places) > 1 and len(set(all_keys)) == len(places):
                 continue  # different keys that share a digest
-            key = next(key for key in sorted(keys) if sum(key == other for other, _ in places) > 1)
-            where = [place for other, place in places if other == key]
-            raise DuplicateKeyError(
-                f"expected every key once, got {key.decode()!r} from {where[0]} and from {where[1]}; "
-                "take another --key field, or remove one of the samples"
-            )
+            where = [place for key, place in places if all_keys.count(key) > 1] or [place for _, place in places]
+            shown = f"{all_keys[0].decode()!r} from {' and from '.join(where[:2])}" if places else "one twice"
+            raise DuplicateKeyError(f"expected every key once, got {shown}; take another --key field, or remove one of the samples")
 
     def _places(self, receipt: Receipt, digest: bytes) -> Iterator[tuple[bytes, str]]:
         """Where the samples with this key digest come from, by reading the partition's input again."""
@@ -207,9 +194,10 @@ class Publisher:
                     yield key, batch.where(i)
 
 
-def _entry(name: str, shard: StagedShard) -> ShardEntry:
+def _entry(numbered: Numbered) -> ShardEntry:
+    _, final, shard = numbered
     facts = shard.facts
-    return ShardEntry(name, facts.num_bytes, facts.sha256, facts.num_samples, shard.field_sets)
+    return ShardEntry(final, facts.num_bytes, facts.sha256, facts.num_samples, shard.field_sets)
 
 
 def _reject_line(reject: Reject) -> bytes:
@@ -225,6 +213,6 @@ def _warnings(receipts: Sequence[Receipt]) -> list[str]:
     twins = num_twins([receipt.keys for receipt in receipts], [receipt.folded_keys for receipt in receipts])
     if twins:
         warnings.append(
-            f"{plural(twins, 'key')} differ from another only by case or Unicode form: extracting on macOS or Windows would merge them"
+            f"keys that differ from another only by case or Unicode form: {twins:,}; extracting on macOS or Windows would merge them"
         )
     return warnings

@@ -18,20 +18,35 @@ KEPT_PLAN_NAME = f"{PRIVATE_FOLDER}/plan"
 REPLACED_NAME = f"{BUILD_FOLDER}/replaced"
 """The manifest of the dataset that is being overwritten, from the moment its files are deleted until they are gone."""
 PUBLISHING_NAME = f"{BUILD_FOLDER}/publishing"
-"""The names that publication gives, one a line, from before it gives the first."""
+"""``staged name TAB final name`` of every shard, one a line, from before the first is moved."""
 _KEPT_HEAD = "latin-1"
 
 
-def receipt_name(partition: int) -> str:
-    return f"{BUILD_FOLDER}/receipts/{partition:06d}"
+@dataclass(frozen=True)
+class BuildNames:
+    """Where the parts of one plan's build lie.
 
+    The plan is in the path: a worker of another plan, that outlived its run, must not put its shards in the place of these.
+    """
 
-def staged_name(partition: int, k: int) -> str:
-    return f"{BUILD_FOLDER}/staged/{partition:06d}-{k:06d}"
+    plan_digest: str
 
+    @property
+    def folder(self) -> str:
+        """Everything that workers write."""
+        return f"{BUILD_FOLDER}/{self.plan_digest[:16]}"
 
-def temporary_name(partition: int, attempt: str, k: int) -> str:
-    return f"{BUILD_FOLDER}/tmp/{partition:06d}.{attempt}.{k:06d}"
+    def receipt(self, partition: int) -> str:
+        """A partition's receipt, written last."""
+        return f"{self.folder}/receipts/{partition:06d}"
+
+    def staged(self, partition: int, k: int) -> str:
+        """Shard ``k`` of a partition, the same for every attempt."""
+        return f"{self.folder}/staged/{partition:06d}-{k:06d}"
+
+    def temporary(self, partition: int, attempt: str, k: int) -> str:
+        """Shard ``k`` while one attempt writes it."""
+        return f"{self.folder}/tmp/{partition:06d}.{attempt}.{k:06d}"
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,23 @@
 """The whole job: plan from metadata, run the partitions that are not built yet, publish."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardtools.build.destination import Destination, refuse_inside
 from shardtools.build.order import Order
+from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
-from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME
 from shardtools.build.write import BuildTask
 from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
-from shardtools.errors import BadSampleError, StorageError, UsageError
-from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, PRIVATE_FOLDER, Manifest
+from shardtools.errors import BadSampleError, ShardtoolsError, StorageError
+from shardtools.manifest import Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit
 from shardtools.sources import Input, Spread, Survey, SurveyRequest, resolve_inputs, spread_here
-from shardtools.storage import Storage, open_storage
-from shardtools.units import Budget, plural
+from shardtools.storage import open_storage
+from shardtools.units import Budget
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Result:
     """What a build did."""
 
     manifest: Manifest
+    survey: Survey
+    """What planning found: notes, and what was left out."""
     already_complete: bool
     warnings: list[str]
     seconds: float
@@ -81,32 +83,29 @@ def build(
     options, listener = options or RunOptions(), listener or Listener()
     storage = open_storage(destination)
     inputs = resolve_inputs(sources)
-    _refuse_destination_inside(inputs, storage)
-    was_overtaken = False
-    with options.engine as engine:
-        planned = plan_build(inputs, order, engine)
-        listener.on_plan(planned)
-        publisher = Publisher(storage, planned.plan, planned.roots, options.budget)
-        old = publisher.read_manifest()
-        if old is not None and not options.overwrite:
-            if old.plan_digest != planned.plan.digest:
-                raise _refusal(storage, planned.plan, KEPT_PLAN_NAME, "a finished dataset")
-            publisher.clean_up()
-            return Result(old, True, _stale_warning(storage, planned), time.monotonic() - began)
-        task = BuildTask(planned.plan.recipe, planned.plan.digest, planned.roots, storage.uri, options.budget)
-        try:
-            _prepare(storage, planned.plan, publisher, options.overwrite, old)
-            engine.run(task, publisher.missing(), _BudgetWatch(options.budget, listener.on_progress))
-            manifest, warnings = publisher.publish(old)
-        except StorageError:
-            # Another run of the same plan may have published and cleaned up under this one's feet.
-            if options.overwrite or not publisher.is_published():
-                raise
-            manifest, warnings, was_overtaken = publisher.published(), [], True
-    if was_overtaken:
-        # What the workers, ended by now, wrote after the other run cleaned up.
-        storage.delete(BUILD_FOLDER)
-    return Result(manifest, False, warnings, time.monotonic() - began)
+    refuse_inside(inputs, storage)
+    place: Destination | None = None
+    try:
+        with options.engine as engine:
+            planned = plan_build(inputs, order, engine)
+            listener.on_plan(planned)
+            publisher = Publisher(storage, planned.plan, planned.roots, options.budget, options.overwrite)
+            place = Destination(storage, planned.plan, publisher)
+            if not options.overwrite and (finished := place.finished()) is not None:
+                return Result(finished, planned.survey, True, place.stale_warning(planned.survey.newest_ns), time.monotonic() - began)
+            place.prepare(options.overwrite)
+            task = BuildTask(planned.plan.recipe, planned.plan.digest, planned.roots, storage.uri, options.budget)
+            engine.run(task, BuildProgress(storage, planned.plan).missing(), _BudgetWatch(options.budget, listener.on_progress))
+            manifest, warnings = publisher.publish()
+    except ShardtoolsError as error:
+        # The workers have ended by now, and with them all writing.
+        overtaking = place.taken_over() if place is not None and isinstance(error, StorageError) else None
+        if overtaking is None:
+            if place is not None:
+                place.forget_if_empty()
+            raise
+        manifest, warnings = overtaking, []
+    return Result(manifest, planned.survey, False, warnings, time.monotonic() - began)
 
 
 def _spread(engine: Engine) -> Spread:
@@ -118,59 +117,6 @@ def _spread(engine: Engine) -> Spread:
         return results
 
     return spread
-
-
-def _prepare(storage: Storage, plan: Plan, publisher: Publisher, overwrite: bool, old: Manifest | None) -> None:
-    """Leave the destination with this plan and nothing that does not belong to it, or refuse."""
-    if overwrite:
-        publisher.remove_replaced()
-        publisher.remove_unfinished()
-        storage.delete(BUILD_FOLDER)
-    stored = storage.get(PLAN_NAME)
-    if stored is None:
-        _refuse_foreign(storage, publisher, old)
-        if storage.create(PLAN_NAME, plan.serialize()):
-            return
-        stored = storage.get(PLAN_NAME)
-    if stored is not None and Plan.digest_of(stored) != plan.digest:
-        raise _refusal(storage, plan, PLAN_NAME, "an unfinished build")
-
-
-def _refuse_foreign(storage: Storage, publisher: Publisher, old: Manifest | None) -> None:
-    known = set(old.names()) | {MANIFEST_NAME} if old is not None else set()
-    foreign = [name for name in storage.names() if name not in known and not name.startswith(PRIVATE_FOLDER + "/")]
-    if not foreign:
-        return
-    if old is None and publisher.is_published():
-        raise StorageError("another run of the same plan was faster")
-    raise UsageError(
-        f"expected {storage.uri} to be empty, got {plural(len(foreign), 'file')} that no manifest names, such as {min(foreign)}; "
-        "choose another destination or move the files away"
-    )
-
-
-def _refusal(storage: Storage, plan: Plan, name: str, what: str) -> UsageError:
-    stored = storage.get(name)
-    differences = plan.differences(stored) if stored is not None else ["its plan is not there to compare"]
-    shown = "; ".join(differences[:5])
-    return UsageError(
-        f"expected {storage.uri} to be empty or of the same plan, got {what} of another: {shown}; "
-        "choose another destination, or --overwrite to replace it"
-    )
-
-
-def _stale_warning(storage: Storage, planned: PlannedBuild) -> list[str]:
-    published_ns = storage.modified_ns(MANIFEST_NAME)
-    if published_ns is None or planned.survey.newest_ns <= published_ns:
-        return []
-    return ["inputs of the same names and sizes were modified after the dataset was published; --overwrite packs them anew"]
-
-
-def _refuse_destination_inside(inputs: Sequence[Input], storage: Storage) -> None:
-    for given in inputs:
-        root = os.path.realpath(given.root)
-        if given.paths is None and os.path.commonpath([root, os.path.realpath(storage.uri)]) == root:
-            raise UsageError(f"expected a destination outside the source {given.root}, got {storage.uri}; its shards would become input")
 
 
 @dataclass

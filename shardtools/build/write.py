@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shardtools.build.receipts import Receipt, StagedShard, receipt_name, staged_name, temporary_name
+from shardtools.build.receipts import BuildNames, Receipt, StagedShard
 from shardtools.duplicates import DigestRun, key_digest
 from shardtools.engines import Progress, Report
 from shardtools.errors import BadSampleError
@@ -14,7 +14,7 @@ from shardtools.keys import fold_key
 from shardtools.manifest import Ledger
 from shardtools.plan import Partition, Recipe
 from shardtools.sample import Reject
-from shardtools.storage import Storage, open_storage
+from shardtools.storage import ObjectWriter, Storage, open_storage
 from shardtools.units import Budget
 
 _REPORT_SECONDS = 0.2
@@ -34,9 +34,10 @@ class BuildTask:
         partition = item
         storage = open_storage(self.destination)
         recipe = self.recipe
+        names = BuildNames(self.plan_digest)
         rejects = _Rejects(self.budget)
         encoder = recipe.format.encoder(recipe.fields, recipe.limit.num_bytes)
-        writer = _PartitionWriter(recipe, encoder, storage, partition.index, _Meter(report, rejects))
+        writer = _PartitionWriter(recipe, encoder, _Parts(storage, names, partition.index), _Meter(report, rejects))
         try:
             for batch in recipe.source.read(self.roots, partition.extents, rejects):
                 writer.add(encoder.encode(batch, rejects))
@@ -56,7 +57,7 @@ class BuildTask:
             keys=DigestRun.of(writer.digests),
             folded_keys=DigestRun.of(writer.folded_digests),
         )
-        storage.put(receipt_name(partition.index), receipt.serialize())
+        storage.put(names.receipt(partition.index), receipt.serialize())
 
 
 @dataclass
@@ -104,15 +105,35 @@ class _Meter:
         self.next_time = time.monotonic() + _REPORT_SECONDS
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """The shards of one attempt at a partition, by their order in it."""
+
+    storage: Storage
+    names: BuildNames
+    partition: int
+    attempt: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def writer(self, k: int) -> ObjectWriter:
+        return self.storage.writer(self._temporary(k))
+
+    def stage(self, k: int) -> None:
+        self.storage.move(self._temporary(k), self.names.staged(self.partition, k))
+
+    def delete(self, k: int) -> None:
+        self.storage.delete(self._temporary(k))
+
+    def _temporary(self, k: int) -> str:
+        return self.names.temporary(self.partition, self.attempt, k)
+
+
 class _PartitionWriter:
     """Rolls encoded samples into shards by exact size."""
 
-    def __init__(self, recipe: Recipe, encoder: Encoder, storage: Storage, partition: int, meter: _Meter) -> None:
+    def __init__(self, recipe: Recipe, encoder: Encoder, parts: _Parts, meter: _Meter) -> None:
         self._recipe = recipe
-        self._storage = storage
-        self._partition = partition
+        self._parts = parts
         self._meter = meter
-        self._attempt = secrets.token_hex(8)
         self._budget_bytes = encoder.budget_bytes
         self._limit_samples = recipe.limit.num_samples
         self._file: ShardFile | None = None
@@ -151,7 +172,7 @@ class _PartitionWriter:
     def stage(self) -> None:
         """Give the attempt's shards the names that every attempt gives them."""
         for k in range(len(self.shards)):
-            self._storage.move(temporary_name(self._partition, self._attempt, k), staged_name(self._partition, k))
+            self._parts.stage(k)
         self._meter.flush()
 
     def abort(self) -> None:
@@ -159,13 +180,13 @@ class _PartitionWriter:
         if self._file is not None:
             self._file.abort()
         for k in range(len(self.shards)):
-            self._storage.delete(temporary_name(self._partition, self._attempt, k))
+            self._parts.delete(k)
 
     def _append(self, chunk: Chunk, begin: int, end: int) -> None:
         if begin == end:
             return
         if self._file is None:
-            output = self._storage.writer(temporary_name(self._partition, self._attempt, len(self.shards)))
+            output = self._parts.writer(len(self.shards))
             self._file = self._recipe.format.shard_file(self._recipe.fields, self._recipe.limit.num_bytes, output)
         first_piece = chunk.ends[begin - 1] if begin else 0
         costs = chunk.costs[begin:end]

@@ -2,7 +2,7 @@
 
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._mds_index import IndexedFile, IndexEntry
-from shardtools.datasets._names import is_safe_name
+from shardtools.storage import is_safe_name
 from shardtools.datasets._open import survey_dataset
 from shardtools.errors import UsageError
 

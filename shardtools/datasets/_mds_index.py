@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from shardtools.datasets._names import is_safe_name
+from shardtools.storage import is_safe_name
 from shardtools.units import plural
 
 INDEX_NAME = "index.json"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from shardtools import plugins
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._mds_index import INDEX_NAME, Index, IndexEntry, names_shards, parse_index
-from shardtools.datasets._names import is_safe_name
+from shardtools.storage import is_safe_name
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
 from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, FileEntry, Manifest, ManifestError, ShardEntry

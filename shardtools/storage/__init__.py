@@ -29,7 +29,8 @@ class ObjectWriter(Protocol):
 class Storage(Protocol):
     """Objects by name, the ``/``-separated path below the dataset root.
 
-    Every method that changes something can be repeated. All raise StorageError with one sentence.
+    Every method that changes something can be repeated. All raise StorageError with one sentence, also for a name that
+    is not safe.
     """
 
     uri: str
@@ -58,8 +59,8 @@ class Storage(Protocol):
     def writer(self, name: str) -> ObjectWriter:
         """Begin a new object of unknown length."""
 
-    def move(self, source: str, target: str) -> None:
-        """Rename, replacing the target. No error if the source is gone and the target is there.
+    def move(self, source: str, target: str) -> bool:
+        """Rename, replacing the target. False if the source is gone and the target is there, whatever it holds.
 
         Survives a loss of power once a later ``put`` into the target's folder returned.
         """
@@ -72,6 +73,13 @@ class Storage(Protocol):
 
     def local_path(self, name: str) -> str:
         """A path on this machine at which the object's bytes can be mapped."""
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether ``name`` is a ``/``-separated path that stays below the folder it is joined to."""
+    if not name or "\0" in name or "\\" in name:
+        return False
+    return all(part not in ("", ".", "..") for part in name.split("/"))
 
 
 def open_storage(uri: str) -> Storage:

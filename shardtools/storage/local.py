@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from shardtools.errors import StorageError
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME
-from shardtools.storage import one_sentence, sentence_of
+from shardtools.storage import is_safe_name, one_sentence, sentence_of
 
 _T = TypeVar("_T")
 _HASH_BLOCK_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class Local:
         path = self.local_path(name)
         temporary = self._write_temporary(data)
         with one_sentence("create", path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _make_folders(os.path.dirname(path))
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -44,7 +44,7 @@ class Local:
         path = self.local_path(name)
         temporary = self._write_temporary(data)
         with one_sentence("write", path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _make_folders(os.path.dirname(path))
             os.replace(temporary, path)
             _sync_folder(path)
 
@@ -82,16 +82,18 @@ class Local:
     def writer(self, name: str) -> "LocalWriter":
         return LocalWriter(self.local_path(name))
 
-    def move(self, source: str, target: str) -> None:
+    def move(self, source: str, target: str) -> bool:
         old, new = self.local_path(source), self.local_path(target)
         with one_sentence("move", new):
-            os.makedirs(os.path.dirname(new), exist_ok=True)
+            _make_folders(os.path.dirname(new))
             try:
                 os.replace(old, new)
             except FileNotFoundError:
-                # Another run of the same plan was faster: it put the same bytes there.
+                # Another run of the same plan was faster.
                 if not os.path.exists(new):
                     raise
+                return False
+        return True
 
     def sync_names(self) -> None:
         with one_sentence("write", self.uri):
@@ -110,6 +112,9 @@ class Local:
                 _remove_tree(path)
 
     def local_path(self, name: str) -> str:
+        # Names also come from manifests of unknown origin.
+        if not is_safe_name(name):
+            raise StorageError(f"expected a name below {self.uri}, got {name!r}; do not use this dataset before you know who made it")
         return os.path.join(self.uri, name)
 
     def _status(self, name: str) -> os.stat_result | None:
@@ -141,7 +146,7 @@ class LocalWriter:
         self._path = path
         self.spool_folder = os.path.dirname(path)
         with one_sentence("create", path):
-            os.makedirs(self.spool_folder, exist_ok=True)
+            _make_folders(self.spool_folder)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
 
     def write(self, data: bytes) -> None:
@@ -171,11 +176,22 @@ def _refuse_walk_error(error: OSError) -> None:
         raise StorageError(sentence_of("list", str(error.filename), error)) from error
 
 
+def _make_folders(path: str) -> None:
+    """Make a folder and those above it; a new one survives a loss of power like the files that will be in it."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        # Another run may be making it too.
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        _sync_folder(folder)
+
+
 def _remove_tree(path: str) -> None:
-    # Another run may be cleaning the same folder.
+    # Another run may still be writing into the folder; what it leaves, it removes itself.
     shutil.rmtree(path, ignore_errors=True)
-    if os.path.isdir(path):
-        _ignore_missing(lambda: shutil.rmtree(path))
 
 
 def _ignore_missing(action: Callable[[], _T]) -> None:

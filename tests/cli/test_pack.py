@@ -595,7 +595,7 @@ def interrupt(folder: Path, arguments: Sequence[str], *, group: bool) -> tuple[i
         start_new_session=True,
     )
     deadline = time.monotonic() + 60
-    while not any((folder / "slow").glob(".shardtools/build/tmp/*.*")):
+    while not any((folder / "slow").glob(".shardtools/build/*/tmp/*.*")):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)
     began = time.monotonic()
