@@ -26,10 +26,16 @@ def option_rows(command: click.Command) -> list[str]:
         text, _, default = (parameter.help or "").partition("[default: ")
         value = default.removesuffix("]") or ("required" if parameter.required else "off" if parameter.is_flag else "none")
         names = ", ".join(f"`{name}`" for name in parameter.opts)
-        kinds = getattr(parameter.type, "choices", None)
-        argument = "" if parameter.is_flag else f" `{'|'.join(kinds) if kinds else parameter.metavar or parameter.type.name.upper()}`"
+        argument = "" if parameter.is_flag else f" `{argument_of(parameter)}`"
         rows.append(f"| {names}{argument.replace('|', chr(92) + '|')} | {value} | {text.strip().replace('|', chr(92) + '|')} |")
     return rows
+
+
+def argument_of(option: click.Option) -> str:
+    """What the option takes: the choices there are, or a word for it; ``[a|b]`` in the help are choices too."""
+    choices = getattr(option.type, "choices", None)
+    word = "|".join(choices) if choices else option.metavar or option.type.name.upper()
+    return word[1:-1] if word.startswith("[") else word
 
 
 def table() -> str:

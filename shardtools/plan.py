@@ -10,7 +10,9 @@ from typing import Any
 import zstandard
 
 from shardtools import plugins
+from shardtools.extents import identity, printable_extent, printable_extents
 from shardtools.sample import Field
+from shardtools.units import format_bytes
 
 MIN_PARTITION_BYTES = 16 << 20
 _PARTITIONS_AT_LEAST = 16
@@ -18,7 +20,6 @@ _SHARDS_PER_PARTITION = 8
 # Partitions aim a little below whole shards, so that an estimate that is a touch low does not open one more shard.
 _ESTIMATE_MARGIN = 0.98
 _NEARLY_A_SHARD = 0.9
-_NO_VERSION = b"\0\0"
 _MAX_DIFFERENCES = 3
 _SETTLED = "source.layout."
 
@@ -58,11 +59,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A run of extents: what one worker builds at a time.
-
-    An extent is bytes only its source can read: NUL-separated parts, the first of which names it, then, after two
-    NULs, the version of the input (such as its modification time), which is no part of the plan's identity.
-    """
+    """A run of extents: what one worker builds at a time."""
 
     index: int
     extents: list[bytes]
@@ -99,7 +96,7 @@ class Plan:
     def serialize(self) -> bytes:
         """One JSON line with digest and recipe, then a line per extent; zstd-compressed."""
         head = json.dumps({"digest": self.digest, "recipe": self.recipe.as_json()}, sort_keys=True).encode()
-        lines = (_printable(extent) for partition in self.partitions for extent in partition.extents)
+        lines = [printable_extents(partition.extents) for partition in self.partitions]
         return zstandard.compress(b"\n".join([head, *lines]) + b"\n")
 
     @staticmethod
@@ -119,7 +116,7 @@ class Plan:
         ]
         # What planning settled follows from the rest; it is worth naming only by itself.
         found = [text for text in found if not text.startswith(_SETTLED)] or found
-        old, new = _by_name(lines), _by_name(_printable(e) for p in self.partitions for e in p.extents)
+        old, new = _by_name(lines), _by_name(line for p in self.partitions for line in map(printable_extent, p.extents))
         for word, names in (
             ("added", sorted(new.keys() - old.keys())),
             ("gone", sorted(old.keys() - new.keys())),
@@ -129,16 +126,6 @@ class Plan:
             if names:
                 found.append(f"{len(names)} inputs {word}: {shown}{', ...' if len(names) > _MAX_DIFFERENCES else ''}")
         return found or ["the same extents in another order"]
-
-
-def extent(parts: Iterable[bytes], version: bytes) -> bytes:
-    """Pack the parts, none of which holds a NUL, and the version of the input into one extent."""
-    return b"\0".join(parts) + _NO_VERSION + version
-
-
-def identity(packed: bytes) -> bytes:
-    """The extent without its version."""
-    return packed.rpartition(_NO_VERSION)[0]
 
 
 def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None) -> int:
@@ -208,6 +195,16 @@ def cut_exactly(
     return partitions
 
 
+def parts_note(partitions: Sequence[Partition], limit: ShardLimit, expected_bytes: int) -> list[str]:
+    """A note where shards stay well below their limit, since the input is cut into parts that all cores can work on."""
+    if limit.num_bytes is None or len(partitions) < 2 or expected_bytes / len(partitions) >= limit.num_bytes * _NEARLY_A_SHARD:
+        return []
+    return [
+        f"{len(partitions)} shards of about {format_bytes(expected_bytes / len(partitions))}, below the limit of "
+        f"{format_bytes(limit.num_bytes)}: each is one part of the input, for all cores to work on; --shard-samples N makes fewer"
+    ]
+
+
 def permutation(seed: int, count: int) -> list[int]:
     """A uniform permutation of ``range(count)`` that depends on (seed, count) alone.
 
@@ -222,10 +219,6 @@ def permutation(seed: int, count: int) -> list[int]:
 
 def _read_lines(stored: bytes) -> list[bytes]:
     return zstandard.decompress(stored).split(b"\n")[:-1]
-
-
-def _printable(packed: bytes) -> bytes:
-    return identity(packed).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"\t")
 
 
 def _by_name(lines: Iterable[bytes]) -> dict[bytes, bytes]:

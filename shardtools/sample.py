@@ -1,11 +1,50 @@
 """What flows from a source to a shard: samples, a block at a time, column by column."""
 
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 HEAD_BYTES = 64
 """How much of a bad sample is kept in the rejects file."""
+MAX_NESTING = 200
+"""How many objects and lists of a JSON value may lie in each other: what every JSON reader takes, at any depth of its own stack."""
+_BRIEF_CHARS = 60
+
+
+class _Brief(reprlib.Repr):
+    """Looks at a bounded part of a value only, before it is turned into text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict, self.maxlong = 4, 8, 4, 400
+
+    def repr_str(self, value: str, level: int) -> str:
+        return repr(value[:_BRIEF_CHARS])
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[:_BRIEF_CHARS])
+
+
+_BRIEF = _Brief()
+
+
+def brief(value: Any) -> str:
+    """A value for messages, in at most 60 characters, whatever its size."""
+    text = _BRIEF.repr(value)
+    is_cut = len(text) > _BRIEF_CHARS
+    return text[: _BRIEF_CHARS - 3] + "..." if is_cut else text
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether objects and lists lie in each other more than MAX_NESTING deep. Uses no recursion, so any depth can be asked about."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        containers = [outer for outer in level if type(outer) in (dict, list)]
+        if not containers:
+            return False
+        level = [inner for outer in containers for inner in (outer.values() if type(outer) is dict else outer)]
+    return any(type(inner) in (dict, list) for inner in level)
 
 
 @dataclass(frozen=True)

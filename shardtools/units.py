@@ -1,4 +1,4 @@
-"""Sizes, budgets and durations as people write them."""
+"""Sizes, budgets and names as people write and read them."""
 
 import re
 from dataclasses import dataclass
@@ -51,6 +51,17 @@ def format_bytes(num_bytes: float) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 file``, ``1,200 files``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def printable(text: str | bytes) -> str:
+    """Text that JSON and any UTF-8 output can take: bytes of a file name that are no UTF-8 become ``\\xff``."""
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "backslashreplace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, as JSON can spell one, stands for no byte.
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The house rules on imports, the environment and the length of files, as a checker that ``test_architecture.py`` runs.
+"""The house rules on imports, the environment, and the size of files, functions and signatures: a checker for the tests.
 
 Modules stand on floors and import only from floors below. What is imported lazily or for type checkers alone counts too:
 it couples all the same.
@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "shardtools"
 FLOORS = (
     {"errors", "units"},
-    {"keys", "sample", "plan", "manifest", "duplicates", "plugins"},
+    {"keys", "sample", "extents", "plan", "manifest", "duplicates", "plugins"},
     {"storage"},
     {"formats"},
     {"datasets"},
@@ -47,7 +47,13 @@ HOMES = {
     "tests": (),
 }
 ENVIRONMENT_READERS = {"environ", "environb", "getenv", "getenvb"}
-MAX_LINES = 300
+MAX_LINES = 250
+TO_BE_SPLIT: dict[str, int] = {}
+"""Modules above the limit that wait for their split, and how long they may be until then. Nothing is added here."""
+MAX_FUNCTION_LINES = 40
+MAX_PARAMETERS = 6
+KEYWORD_PASSERS = {"cli._help"}
+"""Where a library's decorators leave no other way than ``**kwargs``."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,7 @@ def breaches(root: Path) -> list[str]:
         found += heavy_breaches(module)
         found += environment_breaches(module)
         found += length_breaches(module)
+        found += function_breaches(module)
     found += cycle_breaches(modules)
     return found
 
@@ -197,8 +204,36 @@ def passed_to_children(tree: ast.Module) -> Iterator[ast.AST]:
 
 def length_breaches(module: Module) -> Iterator[str]:
     num_lines = module.text.count("\n")
-    if num_lines > MAX_LINES:
-        yield f"{module.path}:{MAX_LINES + 1}: has {num_lines} lines, more than {MAX_LINES}; split it by meaning"
+    most = TO_BE_SPLIT.get(module.name, MAX_LINES)
+    if num_lines > most:
+        yield f"{module.path}:{most + 1}: has {num_lines} lines, more than {most}; split it by meaning"
+
+
+def function_breaches(module: Module) -> Iterator[str]:
+    for name, function in functions(module.tree):
+        place = f"{module.path}:{function.lineno}: {name}"
+        num_lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if num_lines > MAX_FUNCTION_LINES:
+            yield f"{place} has {num_lines} lines, more than {MAX_FUNCTION_LINES}; split it by meaning"
+        taken = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        num_parameters = len(taken) - (taken[:1] != [] and taken[0].arg in ("self", "cls"))
+        if num_parameters > MAX_PARAMETERS:
+            yield f"{place} has {num_parameters} parameters, more than {MAX_PARAMETERS}; a frozen dataclass should own them"
+        is_public = not any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
+        if function.args.kwarg is not None and is_public and module.name not in KEYWORD_PASSERS:
+            yield f"{place} takes **{function.args.kwarg.arg}, which hides what it can be called with"
+
+
+def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function, method and inner function with its dotted name."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{outer}{node.name}"
+            if not isinstance(node, ast.ClassDef):
+                yield name, node
+            yield from functions(node, f"{name}.")
+        else:
+            yield from functions(node, outer)
 
 
 def cycle_breaches(modules: dict[str, Module]) -> Iterator[str]:

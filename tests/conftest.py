@@ -24,8 +24,9 @@ from shardtools.build import run
 from shardtools.build.order import Order
 from shardtools.build.run import RunOptions
 from shardtools.engines.serial import Serial
+from shardtools.extents import extent, identity
 from shardtools.formats import ShardFacts
-from shardtools.plan import Partition, ShardLimit, extent, identity
+from shardtools.plan import Partition, ShardLimit
 from shardtools.sample import Batch, Field, Reject
 from shardtools.sources import Survey, SurveyRequest
 from shardtools.sources.files import Files

@@ -8,8 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from shardtools.extents import extent, identity
 from shardtools.formats.wds import Wds
-from shardtools.plan import Partition, Plan, Recipe, ShardLimit, cut_exactly, extent, identity, partition_bytes, permutation
+from shardtools.plan import Partition, Plan, Recipe, ShardLimit, cut_exactly, partition_bytes, permutation
 from shardtools.sample import Field
 from shardtools.sources.files import Files
 

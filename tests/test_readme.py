@@ -12,13 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 COMMANDS = [
     line.partition("  #")[0].strip()
-    for block in re.findall(r"```\n(.*?)```", TEXT, re.DOTALL)
+    for language, block in BLOCKS
     for line in block.splitlines()
-    if line.startswith("shardtools ")
+    if not language and line.startswith("shardtools ")
 ]
-SNIPPETS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+SNIPPETS = [block for language, block in BLOCKS if language == "python"]
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,26 @@ def test_every_snippet_reads_all_samples(folder: Path, monkeypatch: pytest.Monke
             exec(snippet, names)
             counts.append(sum(1 for _ in names["dataset"]))  # type: ignore[call-overload]
     assert counts == [40, 60]
+
+
+def test_the_bad_sample_it_shows_is_what_is_said(tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"text":"a","score":1}\n' * 1200 + '{"text":"b","score":"high"}\n')
+    done = run("shardtools pack docs.jsonl out --to mds", tmp_path)
+    assert done.returncode == 3
+    assert [block for language, block in BLOCKS if language == "text"] == [done.stderr.splitlines(keepends=True)[-1]]
+
+
+def test_the_exit_codes_it_lists_are_those_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"a": 1}\n[]\n')
+    runs = {
+        0: "shardtools pack docs.jsonl out --to wds --max-bad 1",
+        2: "shardtools pack docs.jsonl other --to zip",
+        3: "shardtools pack docs.jsonl other --to wds",
+    }
+    assert {code: run(command, tmp_path).returncode for code, command in runs.items()} == {code: code for code in runs}
+    (tmp_path / "out" / "train-000000.tar").write_bytes(b"")
+    assert run("shardtools verify out", tmp_path).returncode == 1
+    assert re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE) == ["0", "1", "2", "3", "130"]
 
 
 def test_the_option_table_is_current() -> None:

@@ -2,16 +2,18 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from shardtools import plugins
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
 from shardtools.plan import ShardLimit
-from shardtools.sources import Input, Source
+from shardtools.sources import Input, Source, first_files
+from shardtools.units import parse_bytes
 
+AUTO = "auto"
+"""In place of a source's name: whatever the inputs show."""
 _PEEKED_FILES = 200
 _DEFAULT_SOURCE = "files"
 
@@ -29,27 +31,52 @@ class Order:
     """MDS encodings by field, in place of the inferred ones."""
 
 
+@dataclass(frozen=True)
+class OrderWords:
+    """What a user typed, by the names of the command line; an option that was not given is None or not among the options."""
+
+    format: str
+    source: str = AUTO
+    format_options: Mapping[str, str] = field(default_factory=dict)
+    """What only the format understands; ``plugins.make`` reads it."""
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    columns: str | None = None
+    shard_size: str | None = None
+    shard_samples: int | None = None
+    shuffle: bool = False
+    seed: int | None = None
+
+
+def order_of(inputs: Sequence[Input], words: OrderWords) -> Order:
+    """The order that the words give. Raises UsageError for the first of them that does not fit the others."""
+    if words.shuffle != (words.seed is not None):
+        raise UsageError("expected --shuffle and --seed S together, got only one; the seed fixes the order")
+    source_name = detect_source(inputs) if words.source == AUTO else words.source
+    source: Source = plugins.make("sources", source_name, words.source_options, "--from")
+    format_: ShardFormat = plugins.make("formats", words.format, words.format_options, "--to")
+    if words.columns is not None and format_.index_name is None:
+        raise UsageError(f"expected no --columns with --to {words.format}, got it; leave it out")
+    return Order(
+        source=source,
+        format=format_,
+        limit=limit_of(None if words.shard_size is None else parse_bytes(words.shard_size), words.shard_samples),
+        shuffle_seed=words.seed,
+        encodings={} if words.columns is None else parse_pairs(words.columns, "--columns"),
+    )
+
+
 def detect_source(inputs: Sequence[Input]) -> str:
-    """The source whose file suffixes the inputs bear, by a look at the first files. Raises UsageError for a mixture."""
+    """The source whose file suffixes the inputs bear, by a look at the first files of each. Raises UsageError for a mixture."""
     claims = {name: plugins.load("sources", name).file_suffixes for name in plugins.names("sources")}
     found: dict[str, str] = {}
-    for path in islice(_peek(inputs), _PEEKED_FILES):
-        name = next((name for name, suffixes in claims.items() if suffixes and path.lower().endswith(suffixes)), _DEFAULT_SOURCE)
-        found.setdefault(name, path)
+    for given in inputs:
+        for path in map(os.fsdecode, first_files(given, _PEEKED_FILES)):
+            name = next((name for name, suffixes in claims.items() if suffixes and path.lower().endswith(suffixes)), _DEFAULT_SOURCE)
+            found.setdefault(name, os.path.join(given.root, path))
     if len(found) > 1:
         shown = " and ".join(f"{path} ({name})" for name, path in sorted(found.items()))
         raise UsageError(f"expected inputs of one kind, got {shown}; choose with --from {' or --from '.join(sorted(found))}")
     return next(iter(found), _DEFAULT_SOURCE)
-
-
-def _peek(inputs: Sequence[Input]) -> Iterator[str]:
-    for given in inputs:
-        if given.paths is not None:
-            yield from (os.path.join(given.root, os.fsdecode(path)) for path in given.paths)
-            continue
-        for folder, subfolders, names in os.walk(given.root):
-            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
-            yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
 
 
 def parse_pairs(text: str, flag: str) -> dict[str, str]:

@@ -212,7 +212,8 @@ def _warnings(receipts: Sequence[Receipt]) -> list[str]:
         warnings.append(f"{plural(len(oversize), 'sample')} above the shard size got a shard of its own, the first is {oversize[0]}")
     twins = num_twins([receipt.keys for receipt in receipts], [receipt.folded_keys for receipt in receipts])
     if twins:
+        verb = "differs" if twins == 1 else "differ"
         warnings.append(
-            f"keys that differ from another only by case or Unicode form: {twins:,}; extracting on macOS or Windows would merge them"
+            f"{plural(twins, 'key')} {verb} from another only by case or Unicode form: extracting on macOS or Windows would merge them"
         )
     return warnings

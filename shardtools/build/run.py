@@ -14,7 +14,7 @@ from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, ShardtoolsError, StorageError
 from shardtools.manifest import Manifest
-from shardtools.plan import Plan, Recipe, ShardLimit
+from shardtools.plan import Plan, Recipe, ShardLimit, parts_note
 from shardtools.sources import Input, Spread, Survey, SurveyRequest, resolve_inputs, spread_here
 from shardtools.storage import open_storage
 from shardtools.units import Budget
@@ -68,6 +68,7 @@ def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | No
     limit = order.limit or ShardLimit(num_bytes=order.format.default_shard_bytes)
     spread = _spread(engine) if engine is not None else spread_here
     survey = order.source.survey(SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings))
+    survey.notes += parts_note(survey.partitions, limit, survey.expected_bytes)
     recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed)
     return PlannedBuild(Plan.make(recipe, survey.partitions), survey, tuple(given.root for given in inputs))
 

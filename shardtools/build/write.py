@@ -1,6 +1,6 @@
 """One worker's work: build one partition, leave its shards staged and a receipt."""
 
-import secrets
+import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ class _Parts:
     storage: Storage
     names: BuildNames
     partition: int
-    attempt: str = field(default_factory=lambda: secrets.token_hex(8))
+    attempt: str = field(default_factory=lambda: os.urandom(8).hex())
 
     def writer(self, k: int) -> ObjectWriter:
         return self.storage.writer(self._temporary(k))

@@ -4,6 +4,13 @@
 def main() -> None:
     """Run the command line and exit with its code."""
     # Worker processes import this module too, and need nothing of what follows.
-    from shardtools.cli._group import run
+    try:
+        from shardtools.cli._interrupt import ends_at_once
 
-    run()
+        with ends_at_once():
+            from shardtools.cli._group import run
+        run()
+    except KeyboardInterrupt:
+        from shardtools.cli._interrupt import end
+
+        end()

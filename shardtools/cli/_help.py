@@ -1,25 +1,54 @@
-"""Options in named groups, and examples under each command."""
+"""Options in named groups, gathered into the values that commands take, and examples under each command."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
+from shardtools.cli._output import Answer, AnsweredError
+
 
 class GroupedOption(click.Option):
-    """An option that says under which heading of the help it belongs."""
+    """An option that knows its heading in the help, the parameter it goes into, and the plug-in that reads it."""
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, heading: str, into: str | None = None, of: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
+        self.into = into
+        """A parameter of the command that ``GroupedCommand.gathers`` makes of several options; None: one of its own name."""
+        self.of = of
+        """``source``, ``format`` or ``engine``: its word goes into ``{of}_options``, if it was given."""
 
 
 class GroupedCommand(click.Command):
     """A command whose help shows options by heading and ends in examples."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[str] = (), gathers: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+        self.gathers = gathers or {}
+
+    def invoke(self, ctx: click.Context) -> Any:
+        for name, kind in self.gathers.items():
+            ctx.params[name] = kind(**self._gathered(ctx, name))
+        return super().invoke(ctx)
+
+    def _gathered(self, ctx: click.Context, into: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for parameter in self.params:
+            if not isinstance(parameter, GroupedOption) or parameter.into != into or parameter.name is None:
+                continue
+            value = ctx.params.pop(parameter.name)
+            if parameter.of is None:
+                values[parameter.name] = value
+                continue
+            words = values.setdefault(f"{parameter.of}_options", {})
+            if value is not None and value is not False:
+                words[parameter.name] = "" if value is True else str(value)
+        return values
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return answering(super().get_help_option(ctx))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -32,15 +61,27 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(records)
         with formatter.section("Examples"):
             for example in self.examples:
-                formatter.write_text(example)
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
-def options(heading: str, *declarations: tuple[Sequence[str], dict[str, Any]]) -> Callable[[Any], Any]:
+def answering(option: click.Option | None) -> click.Option | None:
+    """A help option that leaves the printing to whoever called the command."""
+
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            raise AnsweredError(Answer([ctx.get_help()]))
+
+    if option is not None:
+        option.callback = show
+    return option
+
+
+def options(heading: str, *declarations: tuple[Sequence[str], dict[str, Any]], into: str | None = None) -> Callable[[Any], Any]:
     """A decorator that adds options under one heading, in the order they are given."""
 
     def decorate(function: Any) -> Any:
         for names, settings in reversed(declarations):
-            function = click.option(*names, cls=GroupedOption, heading=heading, **settings)(function)
+            function = click.option(*names, cls=GroupedOption, heading=heading, into=into, **settings)(function)
         return function
 
     return decorate

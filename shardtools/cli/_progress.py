@@ -1,5 +1,6 @@
 """A progress bar on terminals, nothing elsewhere."""
 
+import os
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -28,11 +29,15 @@ class ProgressBar:
 
     def begin(self, expected_bytes: int) -> None:
         """Show the bar; ``expected_bytes`` may be an estimate."""
-        if not sys.stderr.isatty():
+        if sys.stderr is None or not sys.stderr.isatty():
             return
         from tqdm import tqdm
 
+        # A terminal that does not know its size gives 0, on which tqdm would show nothing at all.
+        size = os.get_terminal_size(sys.stderr.fileno())
         self._bar = tqdm(
+            ncols=None if size.columns else 80,
+            nrows=None if size.lines else 24,
             total=expected_bytes or None,
             desc=self._label,
             unit="B",

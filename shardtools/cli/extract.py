@@ -3,7 +3,7 @@
 import click
 
 from shardtools.cli._help import GroupedCommand, option, options
-from shardtools.cli._output import print_json, print_table
+from shardtools.cli._output import Answer, json_lines, table_lines
 from shardtools.cli._progress import ProgressBar
 from shardtools.datasets import open_dataset
 from shardtools.engines import Progress
@@ -21,7 +21,7 @@ _EXAMPLES = ("shardtools extract shards/ files/", "shardtools extract shards/ fi
     option("--key", "keys", multiple=True, metavar="K", help="Only the sample of this key; may be given several times."),
 )
 @options("Run", option("--json", "as_json", is_flag=True, help="Print the result as JSON."))
-def command(dataset: str, out: str, keys: tuple[str, ...], as_json: bool) -> None:
+def command(dataset: str, out: str, keys: tuple[str, ...], as_json: bool) -> Answer:
     """Write the samples of the dataset at DST as files KEY.FIELD below OUT, byte for byte.
 
     Nothing is overwritten: a file that is there already must have the same bytes.
@@ -35,13 +35,11 @@ def command(dataset: str, out: str, keys: tuple[str, ...], as_json: bool) -> Non
 
         done = extract(opened, out, ExtractOptions(keys or None, on_sample=on_sample))
     if as_json:
-        print_json(done.as_json())
-        return
-    print_table(
-        [
-            ("samples", f"{done.num_samples:,}"),
-            ("files", f"{done.num_files:,}"),
-            ("unchanged", f"{done.num_unchanged:,}"),
-            ("bytes", f"{done.num_bytes:,} ({format_bytes(done.num_bytes)})"),
-        ]
-    )
+        return Answer(json_lines(done.as_json()))
+    rows = [
+        ("samples", f"{done.num_samples:,}"),
+        ("files", f"{done.num_files:,}"),
+        ("unchanged", f"{done.num_unchanged:,}"),
+        ("bytes", f"{done.num_bytes:,} ({format_bytes(done.num_bytes)})"),
+    ]
+    return Answer(table_lines(rows))

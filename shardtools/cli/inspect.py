@@ -1,11 +1,12 @@
 """``shardtools inspect``: show what a dataset is and what is in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import click
 
 from shardtools.cli._help import GroupedCommand, option, options
-from shardtools.cli._output import print_json, print_table
+from shardtools.cli._output import Answer, json_lines, table_lines
 from shardtools.datasets import open_dataset
 from shardtools.explore.describe import describe
 from shardtools.explore.show import ShownSample, find, head
@@ -21,7 +22,7 @@ _EXAMPLES = ("shardtools inspect shards/ --head 3", "shardtools inspect shards/ 
     option("--key", metavar="K", help="Show the sample of this key only."),
     option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
-def command(dataset: str, num_samples: int, key: str | None, as_json: bool) -> None:
+def command(dataset: str, num_samples: int, key: str | None, as_json: bool) -> Answer:
     """Show format, shards, samples, fields, sizes and origin of the dataset at DST, and samples if asked for.
 
     DST was packed by shardtools, or is a folder of WDS or MDS shards of any origin.
@@ -30,17 +31,14 @@ def command(dataset: str, num_samples: int, key: str | None, as_json: bool) -> N
     samples = [find(opened, key)] if key is not None else list(head(opened, num_samples))
     description = describe(opened)
     if as_json:
-        print_json({**description.as_json(), "head": [sample.as_json() for sample in samples]})
-        return
-    if key is None:
-        print_table(description.rows())
-    _print_samples(samples)
+        return Answer(json_lines({**description.as_json(), "head": [sample.as_json() for sample in samples]}))
+    return Answer(chain(table_lines(description.rows() if key is None else []), _sample_lines(samples)))
 
 
-def _print_samples(samples: Sequence[ShownSample]) -> None:
+def _sample_lines(samples: Sequence[ShownSample]) -> Iterator[str]:
     for sample in samples:
-        click.echo()
-        print_table(
+        yield ""
+        yield from table_lines(
             [
                 ("key", sample.key),
                 ("at", f"{sample.shard}, byte {sample.offset:,}"),

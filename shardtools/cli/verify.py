@@ -3,7 +3,7 @@
 import click
 
 from shardtools.cli._help import GroupedCommand, option, options
-from shardtools.cli._output import print_json, say
+from shardtools.cli._output import Answer, json_lines, shown
 from shardtools.cli._progress import ProgressBar
 from shardtools.engines import Progress
 from shardtools.verify import Checked, VerifyOptions, verify
@@ -19,7 +19,7 @@ _EXAMPLES = ("shardtools verify shards/", "shardtools verify shards/ --json > ve
     option("--max-findings", type=click.IntRange(1), default=100, metavar="N", help="Findings listed per kind and file. [default: 100]"),
     option("--json", "as_json", is_flag=True, help="Print the verdict as JSON."),
 )
-def command(dataset: str, workers: int | None, max_findings: int, as_json: bool) -> int:
+def command(dataset: str, workers: int | None, max_findings: int, as_json: bool) -> Answer:
     """Check every file, every byte and every sample of the dataset at DST.
 
     DST was packed by shardtools, or is a folder of WDS or MDS shards of any origin. Reads only. Exit code 1 when anything
@@ -37,10 +37,6 @@ def command(dataset: str, workers: int | None, max_findings: int, as_json: bool)
 
         verdict = verify(dataset, VerifyOptions(workers, max_findings), on_progress)
     if as_json:
-        print_json(verdict.as_json())
-    else:
-        for finding in verdict.findings:
-            click.echo(str(finding))
-        click.echo(verdict.closing())
-        say(f"{verdict.seconds:.2f} s, {verdict.num_bytes / 1e6 / max(verdict.seconds, 1e-9):,.0f} MB/s")
-    return verdict.exit_code
+        return Answer(json_lines(verdict.as_json()), verdict.exit_code)
+    speed = f"{verdict.seconds:.2f} s, {verdict.num_bytes / 1e6 / max(verdict.seconds, 1e-9):,.0f} MB/s"
+    return Answer(map(shown, [*map(str, verdict.findings), verdict.closing()]), verdict.exit_code, speed)

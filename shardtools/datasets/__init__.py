@@ -2,9 +2,9 @@
 
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._mds_index import IndexedFile, IndexEntry
-from shardtools.storage import is_safe_name
 from shardtools.datasets._open import survey_dataset
 from shardtools.errors import UsageError
+from shardtools.storage import is_safe_name
 
 __all__ = ["Dataset", "IndexEntry", "IndexedFile", "Problem", "Shard", "is_safe_name", "open_dataset", "survey_dataset"]
 

@@ -7,23 +7,10 @@ from typing import Any
 from shardtools.datasets import _unpack
 from shardtools.datasets._mds_index import IndexEntry
 from shardtools.errors import DamagedShardError, UsageError
-from shardtools.formats import ShardFormat, StoredSample
+from shardtools.formats import MEMBER_ENCODINGS, ShardFormat, StoredSample
 from shardtools.manifest import Manifest
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
-
-_WDS_ENCODINGS = {
-    "jpg": "jpeg",
-    "jpeg": "jpeg",
-    "png": "png",
-    "json": "json",
-    "jsn": "json",
-    "txt": "str",
-    "text": "str",
-    "cls": "int",
-    "index": "int",
-    "id": "int",
-}
 
 
 @dataclass(frozen=True)
@@ -141,7 +128,7 @@ class Dataset:
         for known in self.fields:
             if known.name == name:
                 return known
-        return Field(name, _WDS_ENCODINGS.get(name.rpartition(".")[2].lower(), "bytes"))
+        return Field(name, MEMBER_ENCODINGS.get(name.rpartition(".")[2].lower(), "bytes"))
 
     def decode(self, shard: Shard, name: str, value: memoryview) -> Any:
         """The Python value of a stored value; pickles and other opaque encodings stay bytes. Raises ValueError if it is damaged."""

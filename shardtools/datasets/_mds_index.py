@@ -8,21 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from shardtools.formats import MDS_CONFIG_KEYS
 from shardtools.storage import is_safe_name
 from shardtools.units import plural
 
-INDEX_NAME = "index.json"
-CONFIG_KEYS = (
-    "column_encodings",
-    "column_names",
-    "column_sizes",
-    "compression",
-    "format",
-    "hashes",
-    "size_limit",
-    "version",
-)
-_ENTRY_KEYS = frozenset([*CONFIG_KEYS, "samples", "raw_data", "zip_data"])
+_ENTRY_KEYS = frozenset([*MDS_CONFIG_KEYS, "samples", "raw_data", "zip_data"])
 _FILE_KEYS = frozenset(["basename", "bytes", "hashes"])
 
 
@@ -157,7 +147,7 @@ def _is_count(value: Any) -> bool:
 
 def _entry(entry: dict[str, Any]) -> IndexEntry:
     compressed = None if entry["zip_data"] is None else _file(entry["zip_data"])
-    return IndexEntry({key: entry[key] for key in CONFIG_KEYS}, entry["samples"], _file(entry["raw_data"]), compressed)
+    return IndexEntry({key: entry[key] for key in MDS_CONFIG_KEYS}, entry["samples"], _file(entry["raw_data"]), compressed)
 
 
 def _file(data: dict[str, Any]) -> IndexedFile:

@@ -1,18 +1,18 @@
 """What kind of dataset a folder holds, and which shards it is made of."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 from shardtools import plugins
 from shardtools.datasets._dataset import Dataset, Problem, Shard
-from shardtools.datasets._mds_index import INDEX_NAME, Index, IndexEntry, names_shards, parse_index
-from shardtools.storage import is_safe_name
+from shardtools.datasets._mds_index import Index, IndexEntry, names_shards, parse_index
 from shardtools.errors import UsageError
-from shardtools.formats import ShardFormat
+from shardtools.formats import MDS_INDEX_NAME, ShardFormat
 from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, FileEntry, Manifest, ManifestError, ShardEntry
 from shardtools.sample import Field
-from shardtools.storage import Storage, open_storage
+from shardtools.storage import Storage, is_safe_name, open_storage
 
 _KEY_COLUMN = "key"
 _PLAN_NAME = f"{PRIVATE_FOLDER}/build/plan"
@@ -54,7 +54,7 @@ def _no_dataset(storage: Storage) -> UsageError:
             "it goes on where it stopped"
         )
     return UsageError(
-        f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {INDEX_NAME} "
+        f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {MDS_INDEX_NAME} "
         "and without .tar, .tar.gz or .tgz files; give the folder that holds the shards"
     )
 
@@ -73,13 +73,15 @@ def _refuse_wrong_types(manifest: Manifest) -> None:
 
 def _published(storage: Storage, manifest: Manifest) -> Dataset:
     _refuse_wrong_types(manifest)
-    options = {name: value for name, value in manifest.recipe["format"].items() if name != "name"}
-    shard_format: ShardFormat = plugins.load("formats", manifest.format_name)(**options)
+    make_format = plugins.load("formats", manifest.format_name)
+    settled = {option.name for option in dataclasses.fields(make_format) if not option.init}
+    options = {name: value for name, value in manifest.recipe["format"].items() if name != "name" and name not in settled}
+    shard_format: ShardFormat = make_format(**options)
     fields = [Field(field["name"], field["encoding"], field["optional"]) for field in manifest.recipe["fields"]]
-    key_column = getattr(shard_format, "key_column", None)
+    key_column = shard_format.key_name
     if key_column is not None:
         fields = sorted([*fields, Field(key_column, "str")], key=lambda field: field.name)
-    index = _read_index(storage) if shard_format.index_name == INDEX_NAME else None
+    index = _read_index(storage) if shard_format.index_name == MDS_INDEX_NAME else None
     entries = index.entries if index is not None else ()
     shards = tuple(
         Shard(
@@ -88,7 +90,7 @@ def _published(storage: Storage, manifest: Manifest) -> Dataset:
             format=shard_format,
             num_bytes=shard.num_bytes,
             num_samples=shard.num_samples,
-            compression=getattr(shard_format, "compression", None),
+            compression=shard_format.stored_compression,
             entry=entries[i] if i < len(entries) else None,
             is_keyless=shard_format.index_name is not None and key_column is None,
         )
@@ -105,7 +107,7 @@ def _manifest_problems(manifest: Manifest) -> list[Problem]:
 
 
 def _foreign(storage: Storage) -> Dataset | None:
-    text = storage.get(INDEX_NAME)
+    text = storage.get(MDS_INDEX_NAME)
     if text is not None and names_shards(text):
         return _foreign_mds(storage, parse_index(text))
     shards = tuple(_tar_shards(storage))
@@ -115,12 +117,12 @@ def _foreign(storage: Storage) -> Dataset | None:
 
 
 def _read_index(storage: Storage) -> Index | None:
-    text = storage.get(INDEX_NAME)
+    text = storage.get(MDS_INDEX_NAME)
     return None if text is None else parse_index(text)
 
 
 def _index_problems(index: Index) -> list[Problem]:
-    return [Problem("index-damaged", INDEX_NAME, problem.sentence, problem.is_fatal) for problem in index.problems]
+    return [Problem("index-damaged", MDS_INDEX_NAME, problem.sentence, problem.is_fatal) for problem in index.problems]
 
 
 def _foreign_mds(storage: Storage, index: Index) -> Dataset:

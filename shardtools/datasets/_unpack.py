@@ -10,11 +10,11 @@ from typing import IO, Protocol
 import zstandard
 
 from shardtools.errors import DamagedShardError, StorageError, UsageError
+from shardtools.formats import MAX_MDS_BYTES
 from shardtools.storage import Storage
 from shardtools.units import format_bytes, plural
 
 _BLOCK_BYTES = 1 << 20
-_MAX_MDS_BYTES = 2**32 - 1
 # A gzip stream does not say how long it is: what grows more than this is taken for a bomb.
 _MAX_GZIP_RATIO = 200
 _MIN_GZIP_LIMIT_BYTES = 64 << 20
@@ -48,7 +48,7 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
             f"expected shards that are uncompressed or compressed with zstd, got {name} with {compression!r}, which is not supported; "
             "unpack the shards with StreamingDataset first"
         )
-    limit = _MAX_MDS_BYTES if raw_bytes is None else min(raw_bytes, _MAX_MDS_BYTES)
+    limit = MAX_MDS_BYTES if raw_bytes is None else min(raw_bytes, MAX_MDS_BYTES)
     reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
     view = _spooled(reader, limit, f"the index says the shard unpacks to {plural(limit, 'byte')}")
     if raw_bytes is not None and len(view) != raw_bytes:

@@ -7,20 +7,20 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from shardtools.engines import OnResult, Progress, Report, Task, ignore_result
+from shardtools.engines import GC_THRESHOLD, OnResult, Progress, Report, Task, ignore_result
 from shardtools.errors import ShardtoolsError
 
 # Workers import these while the parent still plans.
 _PRELOAD = ("shardtools.build.write", "shardtools.storage.local")
 _STOP_SECONDS = 5.0
-_GC_THRESHOLD = 200_000
 
 
 class _NewTask(NamedTuple):
@@ -35,33 +35,81 @@ class _Done(NamedTuple):
     result: Any
 
 
+@dataclass(frozen=True)
 class Processes:
     """Spawned, not forked: forking copies locks that other threads hold, and with them deadlocks."""
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or len(os.sched_getaffinity(0))
+    workers: int | None = None
+    """None: one for each core this process may use."""
+    _live: list["_Crew"] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The crews whose contexts are open, the innermost last."""
+
+    def __enter__(self) -> "_Crew":
+        crew = _Crew(self.workers or num_cores()).__enter__()
+        self._live.append(crew)
+        return crew
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.pop().__exit__(*exception)
+
+    def run(self, task: Task, items: Sequence[Any], report: Report, on_result: OnResult = ignore_result) -> None:
+        """On a crew that is there for this call alone."""
+        with self as crew:
+            crew.run(task, items, report, on_result)
+
+
+def num_cores() -> int:
+    """The cores this process may use; all of the machine's where the system cannot say."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class _Crew:
+    """Live worker processes, each with a connection to give it work and a lifeline that tells it when to end."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._num_workers = num_workers
         self._processes: dict[Connection, BaseProcess] = {}
         self._lifelines: list[Connection] = []
 
-    def __enter__(self) -> "Processes":
-        with _interrupts_held():
-            for _ in range(self.workers):
-                self._start_worker()
+    def __enter__(self) -> "_Crew":
+        try:
+            with _interrupts_held():
+                for _ in range(self._num_workers):
+                    self._start_worker()
+        except BaseException as error:
+            num_started = len(self._processes)
+            self._stop(at_once=True)
+            if isinstance(error, OSError):
+                raise ShardtoolsError(
+                    f"expected to start {self._num_workers:,} worker processes, but after {num_started:,} the system said: "
+                    f"{error.strerror}; use fewer --workers or raise its limits (ulimit -n, ulimit -u)"
+                ) from error
+            raise
         return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop(at_once=exception[0] is not None)
 
     def _start_worker(self) -> None:
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        their_lifeline, our_lifeline = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(theirs, their_lifeline), daemon=True)
-        process.start()
+        with ExitStack() as on_failure:
+            ours, theirs = context.Pipe()
+            on_failure.callback(ours.close)
+            on_failure.callback(theirs.close)
+            their_lifeline, our_lifeline = context.Pipe(duplex=False)
+            on_failure.callback(their_lifeline.close)
+            on_failure.callback(our_lifeline.close)
+            process = context.Process(target=_work, args=(theirs, their_lifeline), daemon=True)
+            process.start()
+            on_failure.pop_all()
         theirs.close()
         their_lifeline.close()
         self._processes[ours] = process
         self._lifelines.append(our_lifeline)
 
-    def __exit__(self, *exception: object) -> None:
-        if exception[0] is not None:
+    def _stop(self, *, at_once: bool) -> None:
+        if at_once:
             for process in self._processes.values():
                 process.kill()
         for connection in [*self._processes, *self._lifelines]:
@@ -126,18 +174,29 @@ def _interrupts_held() -> Iterator[None]:
 
     A child inherits the mask; without it, a press while its interpreter starts ends in its traceback, not in our sentence.
     """
-    # It unblocks SIGINT when it starts its own process, so it must have done that before.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    presses: list[int] = []
+    answer = signal.getsignal(signal.SIGINT)
+    # The mask is this thread's alone: a thread of a library may take the press, and Python then answers it here all the same.
+    answers_here = callable(answer) and threading.current_thread() is threading.main_thread()
+    if answers_here:
+        signal.signal(signal.SIGINT, lambda number, _: presses.append(number))
     try:
-        yield
+        # It unblocks SIGINT when it starts its own process, so it must have done that before.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if answers_here:
+            signal.signal(signal.SIGINT, answer)
+    if callable(answer) and presses:
+        answer(signal.SIGINT, None)
 
 
 def _work(connection: Connection, lifeline: Connection) -> None:
-    # What flows here has no cycles; looking for them among millions of short-lived objects costs a tenth of the time.
-    gc.set_threshold(_GC_THRESHOLD)
+    gc.set_threshold(GC_THRESHOLD)
     # The parent decides what an interrupt means, and tells its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()

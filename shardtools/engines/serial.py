@@ -11,8 +11,6 @@ from shardtools.engines import OnResult, Report, Task, ignore_result
 class Serial:
     """The engine to debug with, and the one every other must equal."""
 
-    workers: int = 1
-
     def __enter__(self) -> "Serial":
         return self
 

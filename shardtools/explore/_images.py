@@ -3,11 +3,11 @@
 import warnings
 from io import BytesIO
 
+from shardtools.formats import IMAGE_MAGIC
 from shardtools.units import format_bytes
 
 _MAGICS = {
-    b"\xff\xd8\xff": "JPEG",
-    b"\x89PNG\r\n\x1a\n": "PNG",
+    **{magic: encoding.upper() for encoding, magic in IMAGE_MAGIC.items()},
     b"GIF87a": "GIF",
     b"GIF89a": "GIF",
     b"BM": "BMP",

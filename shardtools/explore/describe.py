@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from shardtools.datasets import Dataset
+from shardtools.formats import joined_names, split_names
 from shardtools.units import format_bytes
 
 SCAN_SAMPLES = 1000
@@ -134,18 +135,18 @@ def _field_sets(dataset: Dataset) -> Counter[str]:
         for entry in dataset.manifest.shards:
             counts.update(entry.field_sets)
     elif dataset.format_name == "wds":
-        counts.update(",".join(sorted(sample.values)) for _, sample in islice(dataset.all_samples(), SCAN_SAMPLES))
+        counts.update(joined_names(sorted(sample.values)) for _, sample in islice(dataset.all_samples(), SCAN_SAMPLES))
     else:
         for shard in dataset.shards:
             if shard.entry is not None:
-                counts[",".join(shard.entry.columns)] += shard.entry.num_samples
+                counts[joined_names(list(shard.entry.columns))] += shard.entry.num_samples
     return counts
 
 
 def _fields(dataset: Dataset, field_sets: Counter[str]) -> list[FieldSummary]:
     present: Counter[str] = Counter()
     for field_set, count in field_sets.items():
-        present.update(dict.fromkeys(field_set.split(","), count))
+        present.update(dict.fromkeys(split_names(field_set), count))
     names = [field.name for field in dataset.fields] or sorted(present)
     return [FieldSummary(name, _encoding(dataset, name), present[name] if field_sets else None) for name in names]
 

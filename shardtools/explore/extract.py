@@ -19,7 +19,7 @@ from typing import Any
 from shardtools.datasets import Dataset, Shard
 from shardtools.errors import DamagedShardError, UsageError
 from shardtools.explore._files import ExtractFolder
-from shardtools.explore.show import near_keys
+from shardtools.explore.show import COMPARED_KEYS, near_keys
 from shardtools.formats import StoredSample
 from shardtools.units import plural
 
@@ -32,7 +32,6 @@ _EXTENSIONS = {
 }
 """Column names that are file extensions by themselves, for each encoding; the first is the one that is added otherwise."""
 _NUMBERS = ("int", "uint", "float")
-_COMPARED_KEYS = 20_000
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def extract(dataset: Dataset, out: str, options: ExtractOptions = ExtractOptions
                 found.add(sample.key)
             total = _write(dataset, shard, sample, folder, total)
             options.on_sample(sum(map(len, sample.values.values())))
-        elif len(seen) < _COMPARED_KEYS:
+        elif len(seen) < COMPARED_KEYS:
             seen.append(sample.key)
     if wanted is not None and (missing := sorted(wanted - found)):
         more = f" and {plural(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
@@ -99,7 +98,7 @@ def _write(dataset: Dataset, shard: Shard, sample: StoredSample, folder: Extract
     num_files = num_unchanged = num_bytes = 0
     for name, value in sample.values.items():
         if shard.entry is not None or dataset.format_name == "mds":
-            if name == getattr(shard.format, "key_column", None):
+            if name == shard.format.key_name:
                 continue
             file_name, data = _column_file(dataset, shard, sample, name, value)
         else:

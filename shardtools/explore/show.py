@@ -11,13 +11,14 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.errors import UsageError
 from shardtools.explore._images import image_facts
 from shardtools.formats import StoredSample
-from shardtools.units import format_bytes
+from shardtools.units import format_bytes, printable
 
 _TEXT_CHARS = 120
 _HEX_BYTES = 16
 _ARRAY_VALUES = 8
 _NEAR_KEYS = 3
-_COMPARED_KEYS = 20_000
+COMPARED_KEYS = 20_000
+"""Among how many of a dataset's first keys those near a missing one are sought."""
 # Decoding what is only shown in its first characters would cost memory for nothing.
 _MAX_DECODED_BYTES = 16 << 20
 
@@ -67,7 +68,7 @@ def find(dataset: Dataset, key: str) -> ShownSample:
     for shard, sample in dataset.all_samples():
         if sample.key == key:
             return _shown(dataset, shard, sample)
-        if len(keys) < _COMPARED_KEYS:
+        if len(keys) < COMPARED_KEYS:
             keys.append(sample.key)
     raise UsageError(f"expected the key of a sample, got {key!r}, which is not in {dataset.uri}{near_keys(key, keys)}")
 
@@ -79,11 +80,6 @@ def near_keys(key: str, keys: list[str]) -> str:
     near = get_close_matches(key, keys, _NEAR_KEYS)
     shown = ", ".join(map(printable, near or keys[:1]))
     return f"; near it are {shown}" if near else f"; keys look like {shown}"
-
-
-def printable(text: str) -> str:
-    """Text that any terminal and JSON can take, for names with bytes that are no UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _shown(dataset: Dataset, shard: Shard, sample: StoredSample) -> ShownSample:

@@ -8,6 +8,40 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from shardtools.sample import Batch, Field, RejectSink
 from shardtools.storage import ObjectWriter
 
+MDS_INDEX_NAME = "index.json"
+MDS_CONFIG_KEYS = (
+    "column_encodings",
+    "column_names",
+    "column_sizes",
+    "compression",
+    "format",
+    "hashes",
+    "size_limit",
+    "version",
+)
+"""What the header of an MDS shard says, and its entry in the index repeats."""
+MAX_MDS_BYTES = 2**32 - 1
+"""The most one MDS shard can hold: its offsets are u32."""
+IMAGE_MAGIC = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
+"""What the bytes of an image encoding begin with."""
+FILE_ENCODINGS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json", "txt": "str", "cls": "int"}
+"""The encoding of files by their extension, in MDS's words; others are ``bytes``."""
+MEMBER_ENCODINGS = {**FILE_ENCODINGS, "jsn": "json", "text": "str", "index": "int", "inx": "int", "id": "int"}
+"""The encoding WebDataset's readers see in a tar member by its extension; others are ``bytes``."""
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Field names as one text that ``split_names`` takes apart again: a comma in a name is ``%2C``, a percent sign ``%25``."""
+    joined = ",".join(names)
+    if "%" not in joined and joined.count(",") < max(len(names), 1):
+        return joined
+    return ",".join(name.replace("%", "%25").replace(",", "%2C") for name in names)
+
+
+def split_names(joined: str) -> list[str]:
+    """The field names that were joined."""
+    return [name.replace("%2C", ",").replace("%25", "%") for name in joined.split(",")]
+
 
 @dataclass(slots=True)
 class Chunk:
@@ -19,7 +53,7 @@ class Chunk:
     costs: Sequence[int]
     """Bytes by which each sample lengthens its shard file."""
     field_sets: Sequence[str]
-    """The comma-joined field names each sample has."""
+    """The field names each sample has, by ``joined_names``."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +80,8 @@ class Encoder(Protocol):
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
         """The samples of ``batch`` that are sound; each other one goes to ``reject``."""
 
-    def planned_cost(self, key_bytes: int, field_bytes: Mapping[str, int]) -> int:
-        """The cost of a sample from the length of its key and the byte length of each field it has."""
+    def planned_cost(self, key_bytes: int, names: Sequence[str], num_bytes: Sequence[int]) -> int:
+        """The cost of a sample from the length of its key and the length of each field it has."""
 
 
 class ShardFile(Protocol):
@@ -113,6 +147,10 @@ class ShardFormat(Protocol):
     @property
     def key_name(self) -> str | None:
         """The field that holds the key, None where keys are no field."""
+
+    @property
+    def stored_compression(self) -> str | None:
+        """How the stored file is compressed, None where it is not."""
 
     def shard_name(self, number: int, width: int) -> str:
         """The name of shard ``number``; ``width`` is the least number of digits where the format leaves it open."""

@@ -1,14 +1,12 @@
 """A strict look at an MDS shard that may be damaged: a sample that cannot be read does not hide those after it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from shardtools import keys
 from shardtools.errors import DamagedShardError
 from shardtools.formats import Audit, Fault, StoredSample, _values
 from shardtools.formats._mds_shard import ShardHeader, parse_header, split_row
-
-_SHOWN_CHARS = 60
+from shardtools.sample import brief
 
 
 def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator[StoredSample]:
@@ -36,7 +34,7 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
             if (problem := check(values[name])) is not None:
                 audit.on_fault(Fault("undecodable-value", begin, key, f"column {name!r} ({encoding}): {problem}"))
         if audit.own and key_column in values and not (len(key) <= keys.MAX_KEY_BYTES and keys.KEY.fullmatch(bytes(values[key_column]))):
-            audit.on_fault(Fault("illegal-key", begin, key, f"expected a key every reader takes, got {key[:_SHOWN_CHARS]!r}"))
+            audit.on_fault(Fault("illegal-key", begin, key, f"expected a key every reader takes, got {brief(key)}"))
         yield StoredSample(key, begin, values)
 
 
@@ -66,7 +64,7 @@ def _check_config(shard: memoryview, header: ShardHeader, end: int, audit: Audit
     if config["version"] != 2 or config["format"] != "mds":
         fault("wrong-config", f"expected version 2 of format mds, got {config['version']!r} of {config['format']!r}")
     if config["column_names"] != sorted(config["column_names"]):
-        fault("wrong-config", f"expected the columns sorted by name, got {_shown(config['column_names'])}")
+        fault("wrong-config", f"expected the columns sorted by name, got {brief(config['column_names'])}")
     for name, encoding, declared in zip(config["column_names"], config["column_encodings"], config["column_sizes"], strict=True):
         try:
             actual = _values.fixed_bytes(encoding)
@@ -78,11 +76,6 @@ def _check_config(shard: memoryview, header: ShardHeader, end: int, audit: Audit
     if audit.config is not None:
         for name, value in config.items():
             if audit.config.get(name) != value:
-                fault("wrong-config", f"expected {name} {_shown(audit.config.get(name))} as in the index, got {_shown(value)}")
+                fault("wrong-config", f"expected {name} {brief(audit.config.get(name))} as in the index, got {brief(value)}")
     if audit.own and bytes(shard[begin:end]) != header.config_bytes:
         fault("not-canonical", "expected the header's text as this package writes it, got another of the same meaning")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."

@@ -5,9 +5,10 @@ import json
 import tempfile
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +16,12 @@ import xxhash
 import zstandard
 
 from shardtools.errors import DamagedShardError
-from shardtools.formats import ShardFacts
+from shardtools.formats import MDS_CONFIG_KEYS, ShardFacts, _pieces
 from shardtools.storage import ObjectWriter, one_sentence
 
-MAX_SHARD_BYTES = 2**32 - 1
-"""Offsets are u32."""
-CONFIG_KEYS = (
-    "column_encodings",
-    "column_names",
-    "column_sizes",
-    "compression",
-    "format",
-    "hashes",
-    "size_limit",
-    "version",
-)
 _BLOCK_BYTES = 1 << 20
 # The header needs the number of samples, so a shard waits until it is complete: in memory up to here, then in a file.
-_SPOOL_BYTES = 96 << 20
+_SPOOL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ def _new_hash(name: str) -> _Hash:
 
 
 class MdsShardFile:
-    """Collects samples, then writes offsets and data in one go. Memory: up to 96 MiB, beyond that an unnamed file."""
+    """Collects samples, then writes offsets and data in one go. Memory: up to 64 MiB, beyond that an unnamed file."""
 
     def __init__(self, header: ShardHeader, output: ObjectWriter) -> None:
         self._header = header
@@ -70,7 +59,8 @@ class MdsShardFile:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._spool_folder = output.spool_folder
-        self._data: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)  # noqa: SIM115 closed by finish or abort
+        self._spooled_bytes = 0
+        self._data = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)  # noqa: SIM115 closed by finish or abort
 
     def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
         self._costs.extend(costs)
@@ -88,19 +78,27 @@ class MdsShardFile:
         head = np.array([num_samples, *offsets], "<u4").tobytes() + config
         sink = _Sink(self._header.config, offsets[-1], self._output)
         sink.write(head)
-        self._data.seek(0)
-        while block := self._data.read(_BLOCK_BYTES):
-            sink.write(block)
-        self._data.close()
+        with one_sentence("read", self._spool_folder):
+            self._data.seek(0)
+            while block := self._data.read(_BLOCK_BYTES):
+                sink.write(block)
+            self._data.close()
         return sink.finish(offsets)
 
     def abort(self) -> None:
-        self._data.close()
+        # Closing writes what is left, and fails again where writing failed.
+        with suppress(OSError):
+            self._data.close()
         self._output.abort()
 
     def _flush(self) -> None:
         with one_sentence("write", self._spool_folder):
-            self._data.write(b"".join(self._pending))
+            self._spooled_bytes += self._pending_bytes
+            if self._spooled_bytes > _SPOOL_BYTES:
+                # Before the write, which would first go to memory.
+                self._data.rollover()
+            for block in _pieces.joined(self._pending):
+                self._data.write(block)
         self._pending = []
         self._pending_bytes = 0
 
@@ -168,7 +166,7 @@ def _parse_config(text: bytes, offset: int) -> dict[str, Any]:
         config = json.loads(text)
     except (ValueError, RecursionError):
         raise DamagedShardError("the configuration is not JSON", offset) from None
-    if not isinstance(config, dict) or sorted(config) != list(CONFIG_KEYS):
+    if not isinstance(config, dict) or sorted(config) != list(MDS_CONFIG_KEYS):
         raise DamagedShardError("the configuration does not have the keys of an MDS shard", offset)
     columns = [config[name] for name in ("column_names", "column_encodings", "column_sizes")]
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns[0]:

@@ -1,46 +1,28 @@
 """Values of MDS columns to and from bytes, checked before they are written.
 
 Source: github.com/mosaicml/streaming, streaming/base/format/mds/encodings.py (0.13.0). The reference writer casts and
-truncates silently; here every value that would not come back equal is refused.
+truncates silently; here a value that would not come back equal is refused, but for fractions, which a float rounds to the nearest
+it holds: whole numbers, text, bytes and JSON come back as they were given.
 """
 
 import json
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from shardtools.errors import UsageError
+from shardtools.formats import IMAGE_MAGIC
+from shardtools.formats._mds_arrays import DTYPE_IDS, ArrayCodec, MisfitError, Rows
+from shardtools.sample import MAX_NESTING, brief, is_too_deep
 
-_JPEG_MAGIC = b"\xff\xd8\xff"
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-_DTYPE_IDS = {
-    "uint8": 8,
-    "int8": 9,
-    "uint16": 16,
-    "int16": 17,
-    "float16": 18,
-    "uint32": 32,
-    "int32": 33,
-    "float32": 34,
-    "uint64": 64,
-    "int64": 65,
-    "float64": 66,
-}
-_DTYPES_BY_ID = {number: name for name, number in _DTYPE_IDS.items()}
-_SCALARS = {"int": "int64", **{name: name for name in _DTYPE_IDS}}
-_WHOLE_IN_FLOAT64 = 2**53
-_MAX_DIMENSIONS = 63
-
-Rows = npt.NDArray[np.uint8]
-"""uint8 [rows, fixed_bytes]: the bytes of a fixed-size column."""
-
-
-class MisfitError(Exception):
-    """A value does not fit its column; the message says what was expected and what came."""
+_SCALARS = {"int": "int64", **{name: name for name in DTYPE_IDS}}
+# What decides how deep text goes that only Python's JSON can read: strings, so that brackets in them do not count, and brackets.
+_JSON_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -60,7 +42,7 @@ def codec(encoding: str) -> ValueCodec:
     if encoding in _SCALARS:
         return _scalar_codec(np.dtype(_SCALARS[encoding]).newbyteorder("<"))
     if encoding == "ndarray" or encoding.startswith("ndarray:"):
-        return _ndarray_codec(encoding)
+        return _array_codec(ArrayCodec.of(encoding))
     if encoding in _VARIABLE:
         return _VARIABLE[encoding]
     known = ", ".join([*_VARIABLE, *_SCALARS, "ndarray[:dtype[:shape]]"])
@@ -71,9 +53,14 @@ def _variable_codec(encode_one: Callable[[Any], bytes], decode: Callable[[bytes]
     return ValueCodec(None, encode_one, lambda values: list(map(encode_one, values)), decode)
 
 
+def _array_codec(arrays: ArrayCodec) -> ValueCodec:
+    if arrays.fixed_bytes is None:
+        return _variable_codec(arrays.encode_one, arrays.decode)
+    return ValueCodec(arrays.fixed_bytes, arrays.encode_one, arrays.encode_all, arrays.decode)
+
+
 def _got(value: Any) -> str:
-    shown = repr(value)
-    return f"got {type(value).__name__} {shown if len(shown) <= 60 else shown[:57] + '...'}"
+    return f"got {type(value).__name__} {brief(value)}"
 
 
 def _encode_bytes(value: Any) -> bytes:
@@ -100,19 +87,31 @@ def _encode_strs(values: Sequence[Any]) -> list[bytes]:
 
 def _encode_json(value: Any) -> bytes:
     if type(value) is not bytes:
-        try:
-            return _dump_json(value)
-        except RecursionError:
-            raise MisfitError("expected JSON nested less than about 1,000 deep, got a deeper value") from None
+        return _dump_json(value)
+    may_be_deep = value.count(b"[") + value.count(b"{") > MAX_NESTING
     try:
-        orjson.loads(value)
+        parsed = orjson.loads(value)
+        is_deep = may_be_deep and is_too_deep(parsed)
     except orjson.JSONDecodeError:
+        is_deep = may_be_deep and _nesting(value) > MAX_NESTING
         # The reference reader also takes NaN, so what it takes passes.
         try:
-            json.loads(value.decode())
-        except (ValueError, RecursionError) as error:
-            raise MisfitError(f"expected valid JSON, got {value[:40]!r}: {error}") from None
+            json.loads(b"" if is_deep else value.decode())
+        except ValueError as error:
+            if not is_deep:
+                raise MisfitError(f"expected valid JSON, got {brief(value)}: {error}") from None
+    if is_deep:
+        raise MisfitError(f"expected objects and lists at most {MAX_NESTING} deep in each other, got deeper ones")
     return value
+
+
+def _nesting(text: bytes) -> int:
+    """How deep the brackets of JSON text lie in each other."""
+    depth = deepest = 0
+    for token in _JSON_TOKENS.finditer(text):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _new_dump_json() -> Callable[[Any], bytes]:
@@ -142,8 +141,8 @@ _VARIABLE = {
     "bytes": _variable_codec(_encode_bytes, bytes),
     "str": ValueCodec(None, _encode_str, _encode_strs, lambda data: data.decode()),
     "json": _variable_codec(_encode_json, json.loads),
-    "jpeg": _variable_codec(_encode_image(_JPEG_MAGIC, "JPEG"), bytes),
-    "png": _variable_codec(_encode_image(_PNG_MAGIC, "PNG"), bytes),
+    "jpeg": _variable_codec(_encode_image(IMAGE_MAGIC["jpeg"], "JPEG"), bytes),
+    "png": _variable_codec(_encode_image(IMAGE_MAGIC["png"], "PNG"), bytes),
 }
 
 
@@ -160,7 +159,7 @@ def _scalar_codec(dtype: np.dtype[Any]) -> ValueCodec:
             return _float_bytes(number, dtype)
         limits = np.iinfo(dtype)
         if not int(limits.min) <= number <= int(limits.max):
-            raise MisfitError(f"expected {dtype.name} ({limits.min} to {limits.max}), got {number}")
+            raise MisfitError(f"expected {dtype.name} ({limits.min} to {limits.max}), got {brief(number)}")
         return np.array(number, dtype).tobytes()
 
     def encode_all(values: Sequence[Any]) -> Rows:
@@ -184,77 +183,14 @@ def _parse_number(value: Any, is_float: bool) -> Any:
 
 
 def _float_bytes(number: float, dtype: np.dtype[Any]) -> bytes:
-    if type(number) is int and abs(number) > _WHOLE_IN_FLOAT64 and (number.bit_length() >= 1024 or int(float(number)) != number):
-        raise MisfitError(f"expected {dtype.name}, got the integer {number}, which a float cannot hold exactly")
+    try:
+        given = float(number)
+    except OverflowError:
+        given = math.inf
     with np.errstate(over="ignore"):
-        stored = np.array(float(number), dtype)
-    if np.isinf(stored) and not np.isinf(float(number)):
-        raise MisfitError(f"expected {dtype.name}, got {number!r}, which is outside its range")
+        stored = np.array(given, dtype)
+    if np.isinf(stored) and not (type(number) is float and math.isinf(number)):
+        raise MisfitError(f"expected {dtype.name}, got {brief(number)}, which is outside its range")
+    if type(number) is int and int(stored) != number:
+        raise MisfitError(f"expected {dtype.name}, got the integer {brief(number)}, which a float cannot hold exactly")
     return stored.tobytes()
-
-
-def _ndarray_codec(encoding: str) -> ValueCodec:
-    _, *given = encoding.split(":")
-    if len(given) > 2 or (given and given[0] not in _DTYPE_IDS):
-        raise UsageError(f"expected ndarray, ndarray:DTYPE or ndarray:DTYPE:d0,d1 with a numeric dtype, got {encoding!r}")
-    dtype = np.dtype(given[0]).newbyteorder("<") if given else None
-    try:
-        shape = tuple(int(text) for text in given[1].split(",")) if len(given) == 2 else None
-    except ValueError:
-        raise UsageError(f"expected the shape as d0,d1,..., got {encoding!r}") from None
-    if shape is not None and min(shape) < 1:
-        raise UsageError(f"expected sizes above 0 in the shape, got {encoding!r}")
-
-    def encode_one(value: Any) -> bytes:
-        array = _as_array(value, dtype)
-        if shape is not None:
-            if array.shape != shape:
-                raise MisfitError(f"expected an array of shape {shape}, got shape {array.shape}")
-            return array.tobytes()
-        dtype_id = b"" if dtype is not None else bytes([_DTYPE_IDS[array.dtype.name]])
-        return dtype_id + _shape_bytes(array.shape) + array.tobytes()
-
-    def decode(data: bytes) -> npt.NDArray[Any]:
-        if shape is not None:
-            return np.frombuffer(data, dtype).reshape(shape)
-        kind, rest = (dtype, data) if dtype is not None else (np.dtype(_DTYPES_BY_ID[data[0]]).newbyteorder("<"), data[1:])
-        num_dims, width = rest[0] >> 2, 1 << (rest[0] & 3)
-        sizes = np.frombuffer(rest, f"<u{width}", num_dims, 1)
-        return np.frombuffer(rest, kind, -1, 1 + num_dims * width).reshape(sizes.tolist())
-
-    if shape is None or dtype is None:
-        return _variable_codec(encode_one, decode)
-    fixed_bytes = int(np.prod(shape)) * dtype.itemsize
-
-    def encode_all(values: Sequence[Any]) -> Rows:
-        return np.frombuffer(b"".join(map(encode_one, values)), np.uint8).reshape(len(values), fixed_bytes)
-
-    return ValueCodec(fixed_bytes, encode_one, encode_all, decode)
-
-
-def _as_array(value: Any, dtype: np.dtype[Any] | None) -> npt.NDArray[Any]:
-    """The value as a little-endian C-ordered array that holds it without loss."""
-    if not isinstance(value, list | np.ndarray):
-        raise MisfitError(f"expected an array or a list of numbers, {_got(value)}")
-    try:
-        given = np.asarray(value)
-    except ValueError:
-        raise MisfitError(f"expected a list of numbers of one shape, {_got(value)}") from None
-    if given.dtype.name not in _DTYPE_IDS:
-        raise MisfitError(f"expected numbers of a type MDS has ({', '.join(_DTYPE_IDS)}), got an array of {given.dtype}")
-    if not 1 <= given.ndim <= _MAX_DIMENSIONS or 0 in given.shape:
-        raise MisfitError(f"expected an array with 1 to {_MAX_DIMENSIONS} dimensions and none of 0, got shape {given.shape}")
-    target = dtype if dtype is not None else given.dtype.newbyteorder("<")
-    with np.errstate(over="ignore", invalid="ignore"):
-        array = np.ascontiguousarray(given.astype(target))
-    exact = array == given if target.kind != "f" else np.isfinite(array) == np.isfinite(given)
-    if not exact.all() or (given.dtype.kind == "f" and target.kind != "f"):
-        raise MisfitError(f"expected values that {target.name} can hold, {_got(value)}")
-    return array
-
-
-def _shape_bytes(shape: tuple[int, ...]) -> bytes:
-    """ndim and the width of its sizes in one byte, then the sizes in the least width that holds the largest."""
-    largest = max(shape)
-    width_code = 0 if largest < 2**8 else 1 if largest < 2**16 else 2 if largest < 2**32 else 3
-    return bytes([len(shape) << 2 | width_code]) + np.array(shape, f"<u{1 << width_code}").tobytes()

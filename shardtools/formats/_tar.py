@@ -5,6 +5,7 @@ Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Ta
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import adler32
 
@@ -30,8 +31,8 @@ _COMPARED_BYTES = 1 << 20
 
 def header(name: bytes, num_bytes: int) -> bytes:
     """The 512-byte header of a regular file; ``name`` at most 100 bytes, ``num_bytes`` below 8 GiB."""
-    digits = b"%011o" % num_bytes
-    checksum = _CHECKSUM_BASE + sum(name) + sum(digits)
+    digits, digits_sum = _size_field(num_bytes)
+    checksum = _CHECKSUM_BASE + sum(name) + digits_sum
     return b"%b%b%b%b%b%06o%b" % (
         name,
         _ZEROS[100 - len(name)],
@@ -41,6 +42,13 @@ def header(name: bytes, num_bytes: int) -> bytes:
         checksum,
         _AFTER_CHECKSUM,
     )
+
+
+@lru_cache(1 << 16)
+def _size_field(num_bytes: int) -> tuple[bytes, int]:
+    """The size in octal, and what it adds to the checksum; small files share few sizes."""
+    digits = b"%011o" % num_bytes
+    return digits, sum(digits)
 
 
 def padding(num_bytes: int) -> bytes:

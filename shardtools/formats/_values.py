@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from shardtools.errors import UsageError
+from shardtools.formats import IMAGE_MAGIC
 from shardtools.formats._mds_values import codec
 from shardtools.formats._text_values import undecodable
 
 Check = Callable[[memoryview], str | None]
 """None for a sound value, else what is wrong with it."""
 
-_MAGIC = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
 _DECIMALS: Mapping[str, Callable[[str], Any]] = {"str_int": int, "str_float": float, "str_decimal": str}
 _OPAQUE = ("pkl", "pil", "jpegarray", "jpeg_array", "list[pil]", "list[jpeg]", "list[png]")
 """Encodings of MDSWriter whose values stay bytes here; a pickle would run code."""
@@ -45,8 +45,8 @@ def check(encoding: str) -> Check | None:
 
     Raises ValueError for an encoding that is not known at all.
     """
-    if encoding in _MAGIC:
-        return _check_magic(encoding, _MAGIC[encoding])
+    if encoding in IMAGE_MAGIC:
+        return _check_magic(encoding, IMAGE_MAGIC[encoding])
     if encoding == "json":
         return _check_json
     if encoding == "bytes" or is_opaque(encoding) or (encoding not in _DECIMALS and fixed_bytes(encoding) is not None):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -12,11 +12,21 @@ import orjson
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.formats import Audit, Chunk, ShardFacts, StoredSample, _tar, _text_values, _wds_audit
-from shardtools.sample import Batch, Field, Reject, RejectSink
+from shardtools.formats import (
+    MEMBER_ENCODINGS,
+    Audit,
+    Chunk,
+    ShardFacts,
+    StoredSample,
+    _pieces,
+    _tar,
+    _text_values,
+    _wds_audit,
+    joined_names,
+)
+from shardtools.sample import Batch, Field, Reject, RejectSink, brief
 from shardtools.storage import ObjectWriter
 
-_WRITE_BYTES = 1 << 20
 _PYTHON_TYPES = {"str": (str,), "int": (int,), "float64": (int, float), "uint8": (bool,)}
 
 
@@ -31,6 +41,10 @@ class Wds:
 
     @property
     def key_name(self) -> str | None:
+        return None
+
+    @property
+    def stored_compression(self) -> str | None:
         return None
 
     def shard_name(self, number: int, width: int) -> str:
@@ -85,8 +99,8 @@ class WdsEncoder:
         if self.budget_bytes < _tar.BLOCK:
             raise UsageError(f"expected a shard size of at least {_tar.RECORD} bytes for WDS, got {shard_bytes}")
 
-    def planned_cost(self, key_bytes: int, field_bytes: Mapping[str, int]) -> int:
-        return sum(map(_tar.member_cost, field_bytes.values()))
+    def planned_cost(self, key_bytes: int, names: Sequence[str], num_bytes: Sequence[int]) -> int:
+        return sum(map(_tar.member_cost, num_bytes))
 
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
         pieces: list[bytes] = []
@@ -112,7 +126,7 @@ class WdsEncoder:
                     kept.append(key)
                     ends.append(len(pieces))
                     costs.append(cost)
-                    field_sets.append(",".join(names))
+                    field_sets.append(joined_names(names))
                 else:
                     reject(Reject("no-fields", batch.where(i), "expected at least one field, got a sample without any"))
         return Chunk(kept, pieces, ends, costs, field_sets)
@@ -132,7 +146,7 @@ class WdsShardFile:
         self._costs.extend(costs)
         self._pending += pieces
         self._pending_bytes += sum(costs)
-        if self._pending_bytes >= _WRITE_BYTES:
+        if self._pending_bytes >= _pieces.WRITE_BYTES:
             self._flush()
 
     def finish(self) -> ShardFacts:
@@ -147,30 +161,20 @@ class WdsShardFile:
         self._output.abort()
 
     def _flush(self) -> None:
-        # Joining a piece that is large by itself would only copy it.
-        small: list[bytes] = []
-        for piece in self._pending:
-            if len(piece) < _WRITE_BYTES:
-                small.append(piece)
-                continue
-            self._write(b"".join(small))
-            self._write(piece)
-            small = []
-        self._write(b"".join(small))
+        for block in _pieces.joined(self._pending):
+            self._sha256.update(block)
+            self._output.write(block)
         self._pending = []
         self._pending_bytes = 0
-
-    def _write(self, data: bytes) -> None:
-        self._sha256.update(data)
-        self._output.write(data)
 
 
 def _to_bytes(field: Field) -> Callable[[Any], bytes | None]:
     """How a value that is not bytes yet becomes the member's bytes; None where it cannot."""
-    if field.name in ("cls", "index", "inx", "id"):
+    by_name = MEMBER_ENCODINGS.get(field.name.rpartition(".")[2])
+    if by_name == "int" and "." not in field.name:
         # Readers take these members through int().
         return lambda value: _text(value) if type(value) is int else None
-    if field.encoding == "json" or field.name.rpartition(".")[2] in ("json", "jsn"):
+    if "json" in (field.encoding, by_name):
         return _dump_json
     kinds = _PYTHON_TYPES.get(field.encoding, ())
     return lambda value: _text(value) if type(value) in kinds else None
@@ -188,24 +192,17 @@ def _text(value: str | float) -> bytes | None:
 
 
 def _dump_json(value: Any) -> bytes | None:
-    """Compact JSON; None for null, and for what is nested deeper than Python's own JSON can go."""
+    """Compact JSON; None for null, and for text that is no Unicode."""
     if value is None:
         return None
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Numbers above 64 bits, or more than 254 levels.
+        # Numbers above 64 bits.
         try:
             return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-        except (RecursionError, ValueError):
+        except ValueError:
             return None
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)[:40]
-    except RecursionError:
-        return "that is nested too deep"
 
 
 def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | None) -> Reject:
@@ -214,8 +211,8 @@ def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | Non
         sentence = f"expected a field {field.name}, got none; mark it optional with ? where it may be absent"
         return Reject("missing-field", where, sentence)
     if data is None:
-        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {_shown(value)}"
-        return Reject("wrong-type", where, sentence, _shown(value).encode(errors="backslashreplace"))
+        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {brief(value)}"
+        return Reject("wrong-type", where, sentence, brief(value).encode(errors="backslashreplace"))
     if len(name) > keys.MAX_MEMBER_BYTES:
         sentence = (
             f"expected a member name of at most {keys.MAX_MEMBER_BYTES} bytes, got {len(name)}: {member}; give the field a shorter name"

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardtools.extents import extent
 from shardtools.keys import escape_key
-from shardtools.plan import extent
-from shardtools.sources._grouping import FieldSets, groups, splitter
+from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldSets, groups, split_name, splitter
 from shardtools.sources._scan import Scan, Subtree, scan_subtree
 
 _MAX_EXAMPLES = 3
+_BARE = NO_EXTENSION_FIELD.encode()
 
 
 @dataclass
@@ -27,6 +28,8 @@ class FilePlan:
     """The first few (path without suffix, key) that differ, sorted."""
     newest_ns: int = 0
     has_dotted_stems: bool = False
+    num_bare: int = 0
+    """Samples with a file that has no extension."""
 
     @classmethod
     def merged(cls, parts: Iterable["FilePlan"]) -> "FilePlan":
@@ -41,6 +44,7 @@ class FilePlan:
             whole.escaped = sorted(whole.escaped + part.escaped)[:_MAX_EXAMPLES]
             whole.newest_ns = max(whole.newest_ns, part.newest_ns)
             whole.has_dotted_stems |= part.has_dotted_stems
+            whole.num_bare += part.num_bare
         whole.extents.sort()
         return whole
 
@@ -75,7 +79,11 @@ def plan_scan(scanned: Scan, root: int, rule: str) -> FilePlan:
             parts = [key, b"%d" % root, folder]
             for name, file_name, num_bytes, _ in files:
                 parts += (name, num_bytes, file_name)
-            sets[tuple([file[0] for file in files])] += 1
+            fields = tuple([file[0] for file in files])
+            sets[fields] += 1
+            if _BARE in fields:
+                # Files that are called .bin have that field too.
+                planned.num_bare += any(not split_name(file[1], rule)[1] for file in files)
             planned.extents.append(extent(parts, b",".join([file[3] for file in files])))
     planned.sets = Counter({tuple(name.decode() for name in names): count for names, count in sets.items()})
     planned.num_escaped = len(escaped)

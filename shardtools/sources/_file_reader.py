@@ -2,13 +2,17 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from shardtools.plan import identity
+from shardtools.errors import StorageError
+from shardtools.extents import identity
 from shardtools.sample import HEAD_BYTES, Batch, Reject, RejectSink
-from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout, Shape
+from shardtools.sources import PATH_FIELD
+from shardtools.sources._layout import LABEL_FIELD, Layout, Shape
+from shardtools.storage import one_sentence, sentence_of
 
 _BATCH_BYTES = 1 << 20
 _BATCH_SAMPLES = 256
@@ -16,6 +20,9 @@ _BATCH_SAMPLES = 256
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read call returns at most 2 GiB - 4 KiB.
 _MAX_READ_BYTES = 1 << 30
+_BUFFER_BYTES = 1 << 20
+# These say something about one file; any other error is the machine's, and would make bad samples of good ones.
+_OF_THE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP)
 
 _NO_LABEL = "expected the file in a folder that names its label, got it beside those folders; move it or leave --label-from out"
 
@@ -29,7 +36,14 @@ class FileReader:
         self._names = sorted({*layout.stored_names.values()})
         self._names += [LABEL_FIELD] * (layout.labels is not None) + [PATH_FIELD] * layout.keep_path
         self._has_extras = layout.labels is not None or layout.keep_path
-        self._root_fds = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for root in roots]
+        self._root_fds: list[int] = []
+        try:
+            for root in roots:
+                with one_sentence("open", root):
+                    self._root_fds.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except StorageError:
+            self.close()
+            raise
 
     def close(self) -> None:
         for fd in self._root_fds:
@@ -95,13 +109,16 @@ class FileReader:
         try:
             fd = os.open(path, _OPEN_FLAGS, dir_fd=root_fd)
             try:
-                data = os.read(fd, min(num_bytes + 1, _MAX_READ_BYTES))
+                data = os.read(fd, num_bytes + 1) if num_bytes < _MAX_READ_BYTES else b""
                 if len(data) < num_bytes:
                     # More than one call may return, or a file system that answers in parts.
-                    data = _read_rest(fd, data, num_bytes)
+                    del data
+                    data = _read_whole(fd, num_bytes + 1)
             finally:
                 os.close(fd)
         except OSError as error:
+            if error.errno not in _OF_THE_FILE:
+                raise StorageError(sentence_of("read", shown(path), error)) from error
             gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
             remedy = "it was removed after planning, or is a link to nothing" if gone else "give this user the permission to read it"
             raise _RefusedError("unreadable", path, f"expected a readable file, got: {error.strerror}; {remedy}") from None
@@ -137,8 +154,13 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def _read_rest(fd: int, begin: bytes, num_bytes: int) -> bytes:
-    data = bytearray(begin)
-    while len(data) <= num_bytes and (block := os.read(fd, min(num_bytes + 1 - len(data), _MAX_READ_BYTES))):
-        data += block
-    return bytes(data)
+def _read_whole(fd: int, most_bytes: int) -> bytes:
+    """The file from its beginning, into one bytes object: parts would have to be joined, which takes them twice.
+
+    Nothing where it is no regular file any more.
+    """
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return b""
+    os.lseek(fd, 0, os.SEEK_SET)
+    with open(fd, "rb", buffering=_BUFFER_BYTES, closefd=False) as file:
+        return file.read(most_bytes)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardtools.errors import UsageError
 from shardtools.keys import is_legal_field
@@ -17,6 +17,8 @@ _VIDEO = "avi m4v mkv mov mp4 mpeg mpg webm wmv"
 _KINDS = {kind: frozenset(words.split()) for kind, words in (("image", _IMAGES), ("audio", _AUDIO), ("video", _VIDEO))}
 _KIND_OF = {extension: kind for kind, extensions in _KINDS.items() for extension in extensions}
 _MIXED_COLUMN = "data"
+
+_SHOWN_FIELDS = 5
 
 FieldSets = Counter[tuple[str, ...]]
 """How many samples have which fields, each tuple sorted, repeats kept."""
@@ -49,7 +51,10 @@ def splitter(rule: str) -> Split:
     fields: dict[bytes, bytes] = {}
 
     def split(name: bytes) -> tuple[bytes, bytes]:
-        stem, extension = split_name(name, rule)
+        if rule == "first-dot" and not name.startswith(b"."):
+            stem, _, extension = name.partition(b".")
+        else:
+            stem, extension = split_name(name, rule)
         field = fields.get(extension)
         if field is None:
             field = fields[extension] = _field_name(extension, rule).encode()
@@ -63,8 +68,7 @@ def groups(entries: Iterable[bytes], split: Split) -> Iterator[tuple[bytes, list
 
     Holds one bytes object for each file of the folder, since a folder may hold all of them.
     """
-    rows = [b"%b\0%b\0%b" % (*split(entry[: entry.index(0)]), entry) for entry in entries]
-    rows.sort()
+    rows = sorted([b"\0".join((*split(entry.partition(b"\0")[0]), entry)) for entry in entries])
     stem, files = b"", list[PlannedFile]()
     for row in rows:
         this_stem, field, name, num_bytes, modified_ns = row.split(b"\0")
@@ -110,7 +114,11 @@ def choose_rule(scans: Sequence[Scan], aliases: dict[str, str]) -> tuple[str, st
 
 
 def field_rules(sets: FieldSets) -> tuple[FieldRule, ...]:
-    """The fields a folder has when the user named none: media of several kinds count as one field, lone files of any kind too."""
+    """The fields a folder has when the user named none.
+
+    Media of several kinds count as one field, lone files of any kind too. What most samples have, every sample must have;
+    other fields are optional, so that a stray file is bad by itself and does not make the others so.
+    """
     extensions = sorted({extension for fields in sets for extension in fields if is_legal_field(extension)})
     if len(extensions) > 1 and all(len(fields) == 1 for fields in sets):
         kinds = {_KIND_OF.get(extension, _MIXED_COLUMN) for extension in extensions}
@@ -121,7 +129,18 @@ def field_rules(sets: FieldSets) -> tuple[FieldRule, ...]:
         if len(found) > 1 and all(sum(field in found for field in fields) <= 1 for fields in sets):
             rules.append(FieldRule(kind, tuple(found)))
             extensions = [extension for extension in extensions if extension not in found]
-    return tuple(sorted([*rules, *(FieldRule(extension, (extension,)) for extension in extensions)], key=lambda rule: rule.name))
+    rules += [FieldRule(extension, (extension,)) for extension in extensions]
+    usual = _usual_fields(sets, {alias: rule.name for rule in rules for alias in rule.aliases})
+    return tuple(sorted((replace(rule, optional=rule.name not in usual) for rule in rules), key=lambda rule: rule.name))
+
+
+def _usual_fields(sets: FieldSets, name_of: dict[str, str]) -> set[str]:
+    """The fields of more than half of all samples; all fields where no set of fields is that usual."""
+    named: Counter[tuple[str, ...]] = Counter()
+    for fields, count in sets.items():
+        named[tuple(sorted({name_of[field] for field in fields if field in name_of}))] += count
+    fields, count = named.most_common(1)[0]
+    return set(fields) if 2 * count > named.total() else set(name_of.values())
 
 
 def parse_field_rules(text: str) -> tuple[FieldRule, ...]:
@@ -157,5 +176,9 @@ def _field_sets(scans: Sequence[Scan], rule: str, aliases: dict[str, str]) -> Fi
 
 def _shown(sets: FieldSets) -> str:
     common = sets.most_common(2)
-    text = " and ".join(f"{plural(count, 'sample')} of {'+'.join(fields)}" for fields, count in common)
+    text = " and ".join(f"{plural(count, 'sample')} of {_joined(fields)}" for fields, count in common)
     return text + (f" and {len(sets) - len(common)} more kinds" if len(sets) > len(common) else "")
+
+
+def _joined(fields: Sequence[str]) -> str:
+    return "+".join(fields[:_SHOWN_FIELDS]) + (f"+{len(fields) - _SHOWN_FIELDS} more" if len(fields) > _SHOWN_FIELDS else "")

@@ -7,12 +7,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from shardtools.sample import HEAD_BYTES
+from shardtools.sample import HEAD_BYTES, MAX_NESTING, is_too_deep
 from shardtools.sources._lines import LineBlock
 
 _BOM = b"\xef\xbb\xbf"
 # orjson reads whole numbers outside 64 bits as floats; json keeps every digit.
 _LONG_NUMBER = re.compile(rb"\d{19}")
+_SURELY_EXACT = 10**18
+# From here on a line is not copied to learn something of it.
+_LONG_LINE_BYTES = 1 << 20
+_TOO_DEEP = (
+    f"expected objects and lists at most {MAX_NESTING} deep in each other, which is what every JSON reader takes, got deeper ones; "
+    "flatten the record"
+)
 
 Record = dict[str, Any]
 
@@ -41,9 +48,9 @@ class Records(NamedTuple):
 
 def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], None]) -> Records:
     """The block's records. Blank lines are none, and not bad either. Whole numbers above 64 bits become floats."""
-    lines, offsets = block.lines, block.offsets()
+    lines, offsets = block.lines, block.offsets
     if block.offset == 0 and lines[0].startswith(_BOM):
-        lines = [lines[0].removeprefix(_BOM), *lines[1:]]
+        lines[0] = lines[0].removeprefix(_BOM)
     if block.is_too_long:
         sentence = f"expected lines of at most {max_line_bytes} bytes, got a longer one; --max-line-bytes raises the limit"
         on_bad(BadLine(block.offset, "line-too-long", sentence, lines[0]))
@@ -55,11 +62,10 @@ def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], Non
 
 
 def with_all_digits(records: Records, name: str | None = None) -> Records:
-    """The same records with whole numbers outside 64 bits exact; ``name`` limits the search for them to one field.
-
-    Raises RecursionError for a value nested too deep for Python's own JSON.
-    """
-    if name is None:
+    """The same records with whole numbers outside 64 bits exact; ``name`` limits the search for them to one field."""
+    if max(map(len, records.lines), default=0) > _LONG_LINE_BYTES:
+        suspects = [_holds_long_number(value if name is None else value.get(name)) for value in records.values]
+    elif name is None:
         suspects = [_LONG_NUMBER.search(line) is not None for line in records.lines]
     else:
         # A float that large has an exponent; looking for one is faster than looking at every digit of the line.
@@ -70,6 +76,17 @@ def with_all_digits(records: Records, name: str | None = None) -> Records:
     return records._replace(values=[json.loads(line) if suspect else value for value, line, suspect in rows])
 
 
+def _holds_long_number(value: Any) -> bool:
+    """Whether a float in it may have been a whole number outside 64 bits."""
+    level = [value]
+    while level:
+        if any(type(item) is float and abs(item) > _SURELY_EXACT for item in level):
+            return True
+        containers = [item for item in level if type(item) in (dict, list)]
+        level = [inner for item in containers for inner in (item.values() if type(item) is dict else item)]
+    return False
+
+
 def _parse_all(lines: Sequence[bytes], max_line_bytes: int) -> list[Record] | None:
     """None as soon as one line is anything but a record."""
     if max(map(len, lines)) > max_line_bytes:
@@ -78,7 +95,16 @@ def _parse_all(lines: Sequence[bytes], max_line_bytes: int) -> list[Record] | No
         values = list(map(orjson.loads, lines))
     except orjson.JSONDecodeError:
         return None
-    return values if set(map(type, values)) == {dict} else None
+    if set(map(type, values)) != {dict} or any(map(is_too_deep, _maybe_deep(lines, values))):
+        return None
+    return values
+
+
+def _maybe_deep(lines: Sequence[bytes], values: Sequence[Record]) -> list[Record]:
+    """The records whose lines have enough brackets for it."""
+    # Looking for a first inner bracket is several times faster than counting, and most records have none.
+    nested = [i for i, line in enumerate(lines) if line.find(b"{", 1) > 0 or line.find(b"[", 1) > 0]
+    return [values[i] for i in nested if lines[i].count(b"[") + lines[i].count(b"{") > MAX_NESTING]
 
 
 def _parse_each(
@@ -111,6 +137,8 @@ def _parse_line(line: bytes, max_line_bytes: int) -> Record:
         raise ValueError(*_syntax_fault(line, error)) from None
     if type(value) is not dict:
         raise ValueError("not-an-object", f'expected one JSON object a line, got {type(value).__name__}; wrap it as {{"text": ...}}')
+    if any(map(is_too_deep, _maybe_deep([line], [value]))):
+        raise ValueError("too-deep", _TOO_DEEP)
     return value
 
 
@@ -119,6 +147,8 @@ def _syntax_fault(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]
         line.decode()
     except UnicodeDecodeError as fault:
         return "invalid-utf8", f"expected UTF-8, got byte 0x{line[fault.start]:02x} at position {fault.start} of the line; convert the file"
+    if "depth" in str(error) or "recursion" in str(error):
+        return "too-deep", _TOO_DEEP
     if "surrogate" in str(error):
         return "lone-surrogate", f"expected text that is valid Unicode, got half a surrogate pair: {error}"
     hint = "; NaN and Infinity are not JSON, write null" if re.search(rb"NaN|Infinity", line) else ""

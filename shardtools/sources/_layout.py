@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from shardtools.errors import UsageError
+from shardtools.formats import FILE_ENCODINGS
 from shardtools.sample import Field
+from shardtools.sources import PATH_FIELD
 from shardtools.sources._grouping import FieldRule, FieldSets
 
 LABEL_FIELD = "cls"
-PATH_FIELD = "path"
-_ENCODINGS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json", "txt": "str", "cls": "int"}
 
 
 _ILLEGAL_FIELD = "expected an extension of letters, digits, _ and inner dots, got {!r}; rename the file or choose another --group"
@@ -100,7 +100,7 @@ class Layout:
 
     def fields(self, sets: FieldSets, encodings: dict[str, str]) -> tuple[Field, ...]:
         """The dataset's fields. Raises UsageError for a name that is missing or taken."""
-        present = {extension for names in sets for extension in names}
+        present = {extension for names in sets if self._shape_of(names).fault is None for extension in names}
         found: dict[str, Field] = {}
         for rule in self.rules:
             found |= {field.name: field for field in self._fields_of(rule, present)}
@@ -125,9 +125,21 @@ class Layout:
             by_name.setdefault(self.stored_names[extension], []).append(extension)
         fields = []
         for name, stored in by_name.items():
-            kinds = {_ENCODINGS.get(extension, "bytes") for extension in stored}
+            kinds = {FILE_ENCODINGS.get(extension, "bytes") for extension in stored}
             fields.append(Field(name, kinds.pop() if len(kinds) == 1 else "bytes", rule.optional or len(by_name) > 1))
         return fields
+
+    def bad_samples(self, sets: FieldSets) -> Counter[str]:
+        """Samples that the names of their files make bad, counted by reason."""
+        counts: Counter[str] = Counter()
+        for names, count in sets.items():
+            shape = self._shape_of(names)
+            if shape.fault is not None and any(shape.taken):
+                counts[shape.fault.reason] += count
+        return counts
+
+    def _shape_of(self, extensions: tuple[str, ...]) -> Shape:
+        return self.shape(tuple(extension.encode() for extension in extensions))
 
     def left_out(self, sets: FieldSets) -> Counter[str]:
         """Files that are left out, counted by extension."""

@@ -1,14 +1,18 @@
 """Which files of the inputs hold lines, and the first records in them."""
 
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from shardtools.errors import DuplicateKeyError, UsageError
 from shardtools.sources import Input
-from shardtools.sources._json_records import Records, parse, with_all_digits
-from shardtools.sources._lines import DamagedStreamError, LineBlock, Window, expansion, line_blocks
+from shardtools.sources._json_records import BadLine, Records, parse, with_all_digits
+from shardtools.sources._lines import LineBlock, Place, Places, expansion, line_blocks
 from shardtools.sources._scan import scan
+from shardtools.sources._streams import DamagedStreamError, Window
 from shardtools.sources._windows import LineFile
 
 LINE_SUFFIXES = tuple(kind + compression for kind in (".jsonl", ".ndjson") for compression in ("", ".gz", ".zst"))
@@ -16,6 +20,7 @@ LINE_SUFFIXES = tuple(kind + compression for kind in (".jsonl", ".ndjson") for c
 _SUFFIXES = (b".jsonl", b".ndjson", b".json")
 _COMPRESSIONS = (b".gz", b".zst")
 _INFERENCE_RECORDS = 1000
+_INFERENCE_BYTES = 32 << 20
 
 
 def key_prefix(path: bytes) -> bytes:
@@ -57,33 +62,50 @@ def refuse_same_prefixes(files: Sequence[LineFile], roots: Sequence[str]) -> Non
             )
 
 
-def first_records(files: Sequence[LineFile], roots: Sequence[str], max_line_bytes: int) -> list[tuple[LineFile, Records]]:
-    """Up to 1,000 records from the beginning of the input; bad lines are left to the run."""
-    found: list[tuple[LineFile, Records]] = []
-    missing = _INFERENCE_RECORDS
+@dataclass
+class FirstRecords:
+    """The records that settle types, and what was seen on the way to them."""
+
+    found: list[tuple[LineFile, Records]] = field(default_factory=list)
+    first_bad: str | None = None
+    """Place and reason of the first bad line."""
+
+
+def first_records(files: Sequence[LineFile], roots: Sequence[str], max_line_bytes: int) -> FirstRecords:
+    """Up to 1,000 records or 32 MiB of lines from the beginning of the input, but one at least; bad lines are left to the run."""
+    first = FirstRecords()
+    missing, missing_bytes = _INFERENCE_RECORDS, _INFERENCE_BYTES
     for file in files:
-        for records in _records(file, roots[file.root], max_line_bytes):
-            taken = records.take(range(min(missing, len(records.values))))
-            found.append((file, taken))
-            missing -= len(taken.values)
-            if missing <= 0:
-                return found
-    return found
+        for records in _records(file, roots[file.root], max_line_bytes, first):
+            ends = list(accumulate(map(len, records.lines)))
+            count = min(missing, len(ends), bisect_left(ends, missing_bytes) + 1)
+            taken = with_all_digits(records.take(range(count)))
+            del records
+            first.found.append((file, taken))
+            missing -= count
+            missing_bytes -= ends[count - 1] if count else 0
+            if missing <= 0 or missing_bytes <= 0:
+                return first
+    return first
 
 
-def _records(file: LineFile, root: str, max_line_bytes: int) -> Iterator[Records]:
+def _records(file: LineFile, root: str, max_line_bytes: int, first: FirstRecords) -> Iterator[Records]:
+    places = Places(root, file.window())
     try:
         for block in line_blocks(root, file.window(), max_line_bytes):
-            lines = block.lines[:_INFERENCE_RECORDS]
-            part = LineBlock(block.offset, lines, block.num_bytes, block.num_before, block.is_too_long)
-            records = parse(part, max_line_bytes, lambda _: None)
-            try:
-                yield with_all_digits(records)
-            except RecursionError:
-                # Too deep for exact numbers; reading says so, sample by sample.
-                yield records
-    except DamagedStreamError:
-        return
+            place = places.of(block)
+
+            def on_bad(bad: BadLine, place: Place = place) -> None:
+                if first.first_bad is None:
+                    first.first_bad = f"{place(bad.offset)}: {bad.sentence}"
+
+            lines, offsets = block.lines[:_INFERENCE_RECORDS], block.offsets[:_INFERENCE_RECORDS]
+            part = LineBlock(block.offset, lines, block.num_bytes, block.num_before, block.is_too_long, offsets)
+            del block, lines
+            yield parse(part, max_line_bytes, on_bad)
+    except DamagedStreamError as fault:
+        if first.first_bad is None:
+            first.first_bad = f"{places.at(fault.offset)}: {fault.sentence}"
 
 
 def _without(path: bytes, suffixes: Sequence[bytes]) -> bytes:

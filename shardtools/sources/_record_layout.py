@@ -1,25 +1,18 @@
 """How records become samples: their keys, which record field becomes which field, and what makes a record bad."""
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import itemgetter, methodcaller
 from typing import Any
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.formats import ShardFormat
-from shardtools.sample import HEAD_BYTES, Batch, Field, Reject, RejectSink
-from shardtools.sources._infer import infer_fields
+from shardtools.sample import HEAD_BYTES, Batch, Reject, RejectSink, brief
+from shardtools.sources import PATH_FIELD
 from shardtools.sources._json_records import Record, Records, with_all_digits
+from shardtools.sources._lines import Place
 
-PATH_FIELD = "path"
 RECORD_FIELD = "json"
-_TOO_DEEP = "expected a value nested less than about 1,000 deep, which is what JSON readers can take, got a deeper one; flatten it"
-_SCALARS = ("int", "float64", "uint8")
-_NEVER_NUMBERS = ("str", "bytes", "jpeg", "png")
-Place = Callable[[int], str]
-"""Names the line at a byte offset, for messages."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Scalar:
         remedy = (
             f"--columns {self.name}=json takes any value" if self.has_columns else "correct the record, or leave the field out of --map"
         )
-        return f"field {self.name!r}: expected {wanted}, got {type(value).__name__} {repr(value)[:40]}; {remedy}"
+        return f"field {self.name!r}: expected {wanted}, got {type(value).__name__} {brief(value)}; {remedy}"
 
 
 @dataclass(frozen=True)
@@ -70,10 +63,19 @@ class RecordLayout:
 
     def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink) -> Batch:
         """The records that are sound; ``prefix`` is their file's part of keys made of offsets."""
-        records = self._exact(records, place, reject)
+        for name in self.exact:
+            records = with_all_digits(records, name)
         raw_keys = self._raw_keys(records, prefix)
         if not self._all_sound(records, raw_keys):
-            kept = [i for i, raw in enumerate(raw_keys) if self._is_sound(records, i, raw, place, reject)]
+            kept = []
+            for i, raw in enumerate(raw_keys):
+                fault = self._fault(records.values[i], raw)
+                if fault is None:
+                    kept.append(i)
+                else:
+                    # Only here, since finding a place takes time.
+                    reason, sentence = fault
+                    reject(Reject(reason, place(records.offsets[i]), sentence, records.lines[i][:HEAD_BYTES]))
             records = records.take(kept)
             raw_keys = [raw_keys[i] for i in kept]
         columns: dict[str, list[Any]] = {}
@@ -85,21 +87,6 @@ class RecordLayout:
             columns[PATH_FIELD] = [(raw or b"").decode("utf-8", "backslashreplace") for raw in raw_keys]
         offsets = records.offsets
         return Batch(self._keys(raw_keys, prefix), columns, lambda i: place(offsets[i]))
-
-    def _exact(self, records: Records, place: Place, reject: RejectSink) -> Records:
-        """The records with exact numbers, without those nested too deep for that."""
-        try:
-            for name in self.exact:
-                records = with_all_digits(records, name)
-            return records
-        except RecursionError:
-            kept = []
-            for i, offset in enumerate(records.offsets):
-                if _is_shallow(records.values[i]):
-                    kept.append(i)
-                else:
-                    reject(Reject("too-deep", place(offset), _TOO_DEEP, records.lines[i][:HEAD_BYTES]))
-            return self._exact(records.take(kept), place, reject)
 
     def _raw_keys(self, records: Records, prefix: bytes) -> Sequence[bytes | None]:
         if self.key is None:
@@ -133,22 +120,21 @@ class RecordLayout:
             return False
         return all(all(map(methodcaller("__contains__", name), records.values)) for name in self.known)
 
-    def _is_sound(self, records: Records, i: int, raw: bytes | None, place: Place, reject: RejectSink) -> bool:
-        record, where, head = records.values[i], place(records.offsets[i]), records.lines[i][:HEAD_BYTES]
+    def _fault(self, record: Record, raw: bytes | None) -> tuple[str, str] | None:
+        """Why the record is bad: a reason to count by and a sentence."""
         if raw is None:
-            got = repr(record[self.key])[:60] if self.key in record else "none"
-            reject(Reject("no-key", where, f"expected text or a whole number in the key field {self.key!r}, got {got}", head))
-            return False
+            got = brief(record[self.key]) if self.key in record else "none"
+            return "no-key", f"expected text or a whole number in the key field {self.key!r}, got {got}"
         if self.known is not None and (unknown := sorted(record.keys() - set(self.known))):
-            sentence = f"expected only the fields of the first records, got {unknown[0]!r} too; --map names the fields to take"
-            reject(Reject("unknown-field", where, sentence, head))
-            return False
+            return (
+                "unknown-field",
+                f"expected only the fields of the first records, got {brief(unknown[0])} too; --map names the fields to take",
+            )
         for scalar in self.scalars:
             value = record.get(scalar.record_field)
             if value is not None and (type(value) is bool) != (scalar.encoding == "uint8"):
-                reject(Reject("wrong-type", where, scalar.misfit(value), head))
-                return False
-        return True
+                return "wrong-type", scalar.misfit(value)
+        return None
 
 
 def parse_mappings(text: str) -> tuple[FieldMapping, ...]:
@@ -161,64 +147,6 @@ def parse_mappings(text: str) -> tuple[FieldMapping, ...]:
         if not (name and separator and mappings[-1].record_field) or name in [mapping.name for mapping in mappings[:-1]]:
             raise UsageError(f"expected --map as FIELD=RECORD_FIELD,... with every field once, got {text!r}")
     return tuple(sorted(mappings, key=lambda mapping: mapping.name))
-
-
-def settle_layout(
-    draft: RecordLayout,
-    mappings: tuple[FieldMapping, ...] | None,
-    records: Sequence[Record],
-    encodings: dict[str, str],
-    shard_format: ShardFormat,
-) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
-    """Layout and fields from the first records, with notes on the types.
-
-    ``mappings`` None takes every record field; ``encodings`` are the user's, in place of inferred ones. Raises UsageError
-    for a name no record has.
-    """
-    inferred, reasons = infer_fields(records, {mapping.record_field for mapping in mappings or () if mapping.optional})
-    by_name = {field.name: field for field in inferred}
-    closed = mappings is None
-    # A record field that is the key and is called like the key column is that column.
-    is_key_column = draft.key is not None and draft.key == shard_format.key_name
-    if mappings is None:
-        mappings = tuple(FieldMapping(name, name) for name in sorted(by_name) if not (is_key_column and name == draft.key))
-    fields = []
-    for mapping in mappings:
-        if mapping.record_field not in by_name:
-            raise UsageError(f"expected record fields among {', '.join(sorted(by_name))}, got {mapping.record_field!r}")
-        inferred_field = by_name[mapping.record_field]
-        fields.append(Field(mapping.name, encodings.get(mapping.name, inferred_field.encoding), mapping.optional))
-    unknown = sorted(encodings.keys() - {field.name for field in fields})
-    if unknown:
-        raise UsageError(f"expected --columns among {', '.join(sorted(field.name for field in fields))}, got {unknown[0]!r}")
-    named = [(mapping.record_field, field) for mapping, field in zip(mappings, fields, strict=True)]
-    layout = replace(
-        draft,
-        mappings=mappings,
-        known=tuple(sorted(by_name)) if closed else None,
-        exact=tuple(
-            sorted({name for name, field in named if field.encoding not in _NEVER_NUMBERS} | ({draft.key} if draft.key else set()))
-        ),
-        scalars=tuple(
-            Scalar(name, field.name, field.encoding, shard_format.index_name is not None)
-            for name, field in named
-            if field.encoding in _SCALARS and field.name not in encodings
-        ),
-    )
-    notes = ["fields: " + ", ".join(f"{field.name} {field.encoding}" for field in fields)]
-    as_json = [f"{m.name} ({reasons[m.record_field]})" for m in mappings if m.record_field in reasons and m.name not in encodings]
-    if as_json:
-        notes.append("stored as json: " + ", ".join(as_json))
-    return layout, tuple(fields), notes
-
-
-def _is_shallow(record: Record) -> bool:
-    try:
-        repr(record)
-        json.loads(json.dumps(record))
-    except RecursionError:
-        return False
-    return True
 
 
 def _column(records: Sequence[Record], name: str) -> list[Any]:

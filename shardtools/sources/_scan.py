@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any
 
 from shardtools.errors import StorageError, UsageError
-from shardtools.sources import Input
+from shardtools.sources._inputs import Input
+from shardtools.units import printable
 
 UNREADABLE_BYTES = -1
 """The size of a file whose metadata could not be read; reading it will say why."""
 _MIN_SUBTREES = 16
+_GONE = os.stat_result([0] * 10)
 _SKIPPED_NAMES = {b"__pycache__": "__pycache__", b"Thumbs.db": "Thumbs.db"}
 
 
@@ -82,6 +85,30 @@ def scan_subtree(subtree: Subtree, paths: Sequence[bytes] | None = None) -> Scan
     return found
 
 
+def first_files(given: Input, count: int) -> list[bytes]:
+    """Paths of some files that a scan would list: of each folder in turn, its files before its subfolders, by their bytes.
+
+    A look that ends at ``count`` files, or at ``count`` folders, and that no order of directory entries changes.
+    """
+    if given.paths is not None:
+        return nsmallest(count, given.paths)
+    found: list[bytes] = []
+    pending = [Subtree(0, os.fsencode(given.root), b"")]
+    for _ in range(count):
+        if not pending or len(found) == count:
+            break
+        this = pending.pop()
+        with _one_sentence(this.path):
+            if _identity(os.stat(this.path)) in this.ancestors:
+                continue
+            with os.scandir(this.path) as listing:
+                names = nsmallest(count - len(found), (e.name for e in listing if not skip_reason(e.name) and _may_be_file(e)))
+            found += [os.path.join(this.folder, name) for name in names]
+            if len(found) < count:
+                pending += reversed(_inner(this, _subfolders(this.path)))
+    return found
+
+
 def skip_reason(name: bytes) -> str | None:
     """Why a name is never data, None if it may be."""
     if name.startswith(b"._"):
@@ -121,14 +148,20 @@ def _is_folder(entry: "os.DirEntry[Any]") -> bool:
         return False  # a link to itself
 
 
+def _may_be_file(entry: "os.DirEntry[Any]") -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
 @contextmanager
 def _one_sentence(path: bytes) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        shown = path.decode("utf-8", "backslashreplace")
         raise StorageError(
-            f"could not list the folder {shown}: {error.strerror}; give this user the permission or leave the folder out"
+            f"could not list the folder {printable(path)}: {error.strerror}; give this user the permission or leave the folder out"
         ) from error
 
 
@@ -139,20 +172,23 @@ def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:
     # By descriptor: the kernel then looks up one name per file instead of the whole path.
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.scandir(fd) as listing:
-            for entry in listing:
-                name = os.fsencode(entry.name)
-                if (name.startswith(b".") or name in _SKIPPED_NAMES) and (reason := skip_reason(name)):
-                    found.skipped[reason] += 1
-                elif entry.is_file(follow_symlinks=False):
-                    entries.append(_entry(name, entry.stat(follow_symlinks=False), found))
-                elif _is_folder(entry):
-                    found.num_links += entry.is_symlink()
-                    subfolders.append(name)
-                elif entry.is_symlink():
-                    entries += _linked_entry(entry, name, found)
-                else:
-                    found.skipped["not a regular file"] += 1
+        for text in os.listdir(fd):
+            if text[0] in "._T" and (reason := skip_reason(os.fsencode(text))):
+                found.skipped[reason] += 1
+                continue
+            try:
+                status = os.stat(text, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                status = _GONE
+            name = os.fsencode(text)
+            if stat.S_ISREG(status.st_mode):
+                entries.append(_entry(name, status, found))
+            elif stat.S_ISDIR(status.st_mode):
+                subfolders.append(name)
+            elif stat.S_ISLNK(status.st_mode) or status is _GONE:
+                _follow(fd, name, entries, subfolders, found)
+            else:
+                found.skipped["not a regular file"] += 1
     finally:
         os.close(fd)
     if entries:
@@ -160,17 +196,21 @@ def _scan_folder(path: bytes, folder: bytes, found: Scan) -> list[bytes]:
     return subfolders
 
 
-def _linked_entry(entry: "os.DirEntry[Any]", name: bytes, found: Scan) -> list[bytes]:
+def _follow(fd: int, name: bytes, entries: list[bytes], subfolders: list[bytes], found: Scan) -> None:
     try:
-        status = entry.stat()
+        status = os.stat(name, dir_fd=fd)
     except OSError:
-        # A link to nothing is planned all the same, so that it is counted as a bad sample.
-        return [b"%b\0%d\0%d" % (name, UNREADABLE_BYTES, 0)]
-    if not stat.S_ISREG(status.st_mode):
+        # A link to nothing, or a file that vanished, is planned all the same, so that it is counted as a bad sample.
+        entries.append(b"%b\0%d\0%d" % (name, UNREADABLE_BYTES, 0))
+        return
+    if stat.S_ISREG(status.st_mode):
+        entries.append(_entry(name, status, found))
+    elif stat.S_ISDIR(status.st_mode):
+        subfolders.append(name)
+    else:
         found.skipped["not a regular file"] += 1
-        return []
+        return
     found.num_links += 1
-    return [_entry(name, status, found)]
 
 
 def _entry(name: bytes, status: os.stat_result, found: Scan) -> bytes:
@@ -185,7 +225,7 @@ def _entry(name: bytes, status: os.stat_result, found: Scan) -> bytes:
 def _scan_listed(root: bytes, paths: Sequence[bytes], found: Scan) -> None:
     for path in paths:
         folder, name = os.path.split(path)
-        shown = path.decode("utf-8", "backslashreplace")
+        shown = printable(path)
         try:
             status = os.stat(os.path.join(root, path))
         except OSError as error:

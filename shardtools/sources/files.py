@@ -4,24 +4,27 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from shardtools import keys
 from shardtools.duplicates import DigestRun, key_digest, num_twins
 from shardtools.errors import DuplicateKeyError, UsageError
+from shardtools.extents import identity
 from shardtools.formats import Encoder
-from shardtools.plan import cut_exactly, identity, permutation
+from shardtools.plan import cut_exactly, permutation
 from shardtools.sample import Batch, RejectSink
-from shardtools.sources import Survey, SurveyRequest, escape_note
+from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
 from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan
 from shardtools.sources._file_reader import FileReader, join, shown
 from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldRule, choose_rule, field_rules, parse_field_rules
-from shardtools.sources._layout import LABEL_FIELD, PATH_FIELD, Layout, label_names
+from shardtools.sources._layout import LABEL_FIELD, Layout, label_names
 from shardtools.sources._scan import Subtree, scan, subtrees
 from shardtools.units import plural
 
 GROUP_RULES = ("first-dot", "last-dot", "file")
-_PREVIEW_KEYS = 5
+
+
+_SHOWN_LABELS = 20
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,20 @@ class Files:
 
     file_suffixes: ClassVar[tuple[str, ...]] = ()
 
+    option_names: ClassVar[tuple[str, ...]] = ("group", "fields", "label_from", "keep_path")
+
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "Files":
-        """From what a user typed: ``group``, ``fields``, ``label_from``, ``keep_path``; None where nothing was said."""
+    def from_options(cls, words: Mapping[str, str]) -> "Files":
+        group, label = words.get("group", "auto"), words.get("label_from")
+        if group not in ("auto", *GROUP_RULES):
+            raise UsageError(f"expected --group auto, {', '.join(GROUP_RULES)}, got {group!r}")
+        if label not in (None, "dir"):
+            raise UsageError(f"expected --label-from dir, got {label!r}")
         return cls(
-            group=words["group"] or "auto",
-            fields=None if words["fields"] is None else parse_field_rules(words["fields"]),
-            label_from_dir=words["label_from"] == "dir",
-            keep_path=bool(words["keep_path"]),
+            group=group,
+            fields=parse_field_rules(words["fields"]) if "fields" in words else None,
+            label_from_dir=label is not None,
+            keep_path="keep_path" in words,
         )
 
     def survey(self, request: SurveyRequest) -> Survey:
@@ -65,6 +74,8 @@ class Files:
             keep_extensions=request.format.index_name is None,
             max_file_bytes=request.format.max_value_bytes,
         )
+        if layout.leaves_out:
+            extents = [packed for packed in extents if any(layout.shape(_extensions(packed)).taken)]
         fields = layout.fields(planned.sets, request.encodings)
         if request.shuffle_seed is not None:
             extents = [extents[i] for i in permutation(request.shuffle_seed, len(extents))]
@@ -76,7 +87,7 @@ class Files:
             source=replace(self, group=rule, layout=layout),
             fields=fields,
             partitions=cut_exactly(extents, weights, costs, encoder.budget_bytes, request.limit),
-            preview=[packed.partition(b"\0")[0].decode() for packed in extents[:_PREVIEW_KEYS]],
+            preview=[packed.partition(b"\0")[0].decode() for packed in extents[:PREVIEW_KEYS]],
             notes=notes + escape_note(planned.num_escaped, planned.escaped) + _notes(planned, layout),
             skipped=dict(sorted((planned.skipped + layout.left_out(planned.sets)).items())),
             expected_bytes=sum(costs),
@@ -135,6 +146,10 @@ def _place(packed: bytes, roots: Sequence[str]) -> str:
     return f"{roots[int(root)]}/{shown(join(folder, name))}"
 
 
+def _extensions(packed: bytes) -> tuple[bytes, ...]:
+    return tuple(identity(packed).split(b"\0")[3::3])
+
+
 def _folder(packed: bytes) -> bytes:
     return packed.split(b"\0", 3)[2]
 
@@ -145,13 +160,13 @@ def _sizes(extents: Sequence[bytes], layout: Layout, encoder: Encoder) -> tuple[
     for packed in extents:
         key, _, folder, *rest = identity(packed).split(b"\0")
         shape = layout.shape(tuple(rest[::3]))
-        sizes = dict(zip(shape.stored, compress(map(int, rest[1::3]), shape.taken), strict=True))
-        weights.append(max(sum(sizes.values()), 0))
+        names, sizes = shape.stored, list(map(int, compress(rest[1::3], shape.taken)))
+        weights.append(max(sum(sizes), 0))
         if layout.labels is not None:
-            sizes[LABEL_FIELD] = len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))
+            names, sizes = (*names, LABEL_FIELD), [*sizes, len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))]
         if layout.keep_path:
-            sizes[PATH_FIELD] = len(shown(join(folder, rest[2])).encode())
-        costs.append(encoder.planned_cost(len(key), sizes))
+            names, sizes = (*names, PATH_FIELD), [*sizes, len(shown(join(folder, rest[2])).encode())]
+        costs.append(encoder.planned_cost(len(key), names, sizes))
     return weights, costs
 
 
@@ -159,7 +174,16 @@ def _notes(planned: FilePlan, layout: Layout) -> list[str]:
     notes = []
     if planned.num_links:
         notes.append(f"followed {plural(planned.num_links, 'symbolic link')}")
-    num_bare = sum(count for names, count in planned.sets.items() if NO_EXTENSION_FIELD in names)
-    if num_bare and NO_EXTENSION_FIELD in layout.stored_names:
-        notes.append(f"files without an extension are stored as the field {NO_EXTENSION_FIELD!r}: {plural(num_bare, 'sample')}")
+    if planned.num_bare and NO_EXTENSION_FIELD in layout.stored_names:
+        notes.append(f"files without an extension are stored as the field {NO_EXTENSION_FIELD!r}: {plural(planned.num_bare, 'sample')}")
+    if layout.labels is not None:
+        shown = ", ".join(f"{i} {name}" for i, name in enumerate(layout.labels[:_SHOWN_LABELS]))
+        more = f" and {len(layout.labels) - _SHOWN_LABELS} more" if len(layout.labels) > _SHOWN_LABELS else ""
+        notes.append(f"labels: {shown}{more}")
+        if len(layout.labels) == 1:
+            notes.append("every sample has the same label: labels are the top-level folders, so give the folder above the class folders")
+    bad = layout.bad_samples(planned.sets)
+    if bad:
+        counts = ", ".join(f"{plural(count, 'sample')}: {reason}" for reason, count in sorted(bad.items()))
+        notes.append(f"bad by the names of their files, and rejected when they are read: {counts}")
     return notes

@@ -1,25 +1,25 @@
 """JSON lines: plain, gzip or zstd, one object a line."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from shardtools import keys
 from shardtools.errors import UsageError
-from shardtools.plan import Partition, ShardLimit, extent, identity, partition_bytes
+from shardtools.extents import extent, identity
+from shardtools.formats import Encoder
+from shardtools.plan import Partition, ShardLimit, partition_bytes
 from shardtools.sample import Batch, Field, Reject, RejectSink
-from shardtools.sources import Survey, SurveyRequest, escape_note
-from shardtools.sources._file_reader import shown
-from shardtools.sources._json_records import BadLine, Record, parse
-from shardtools.sources._line_files import LINE_SUFFIXES, first_records, key_prefix, line_files, refuse_same_prefixes
-from shardtools.sources._lines import DamagedStreamError, LineBlock, Window, line_blocks, num_lines_before
-from shardtools.sources._record_layout import PATH_FIELD, RECORD_FIELD, FieldMapping, Place, RecordLayout, parse_mappings, settle_layout
+from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
+from shardtools.sources._json_records import BadLine, Records, parse
+from shardtools.sources._line_files import LINE_SUFFIXES, FirstRecords, first_records, key_prefix, line_files, refuse_same_prefixes
+from shardtools.sources._lines import Place, Places, line_blocks
+from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, parse_mappings
+from shardtools.sources._settle import settle_layout
+from shardtools.sources._streams import DamagedStreamError, Window
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
 from shardtools.units import parse_bytes
-
-_PREVIEW_KEYS = 5
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Jsonl:
 
     file_suffixes: ClassVar[tuple[str, ...]] = LINE_SUFFIXES
 
+    option_names: ClassVar[tuple[str, ...]] = ("key", "map", "keep_path", "max_line_bytes")
+
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> "Jsonl":
-        """From what a user typed: ``key``, ``map``, ``keep_path``, ``max_line_bytes``; None where nothing was said."""
-        limit = words["max_line_bytes"]
+    def from_options(cls, words: Mapping[str, str]) -> "Jsonl":
         return cls(
-            key=words["key"],
-            map=None if words["map"] is None else parse_mappings(words["map"]),
-            keep_path=bool(words["keep_path"]),
-            max_line_bytes=cls.max_line_bytes if limit is None else parse_bytes(limit),
+            key=words.get("key"),
+            map=parse_mappings(words["map"]) if "map" in words else None,
+            keep_path="keep_path" in words,
+            max_line_bytes=parse_bytes(words["max_line_bytes"]) if "max_line_bytes" in words else cls.max_line_bytes,
         )
 
     def survey(self, request: SurveyRequest) -> Survey:
@@ -56,21 +56,15 @@ class Jsonl:
         files, skipped = line_files(request.inputs)
         if self.key is None:
             refuse_same_prefixes(files, roots)
-        sample = first_records(files, roots, self.max_line_bytes)
-        records = [record for _, found in sample for record in found.values]
-        if not records:
-            raise UsageError("expected at least one record, got only blank or bad lines at the beginning of the input")
-        layout, fields, notes = self._settled(records, request)
-        batches = [layout.batch(found, key_prefix(file.path), lambda _: "", lambda _: None) for file, found in sample]
-        costs = [request.format.encoder(fields, request.limit.num_bytes).encode(batch, lambda _: None).costs for batch in batches]
-        ratio = max(sum(map(sum, costs)), 1) / sum(len(line) + 1 for _, found in sample for line in found.lines)
-        sampled_keys = [key for batch in batches for key in batch.keys]
+        first = first_records(files, roots, self.max_line_bytes)
+        layout, fields, notes = self._settled(first, request)
+        ratio, sampled_keys = _measured(first, layout, request.format.encoder(fields, request.limit.num_bytes))
         escaped = [(keys.unescape_key(key), key) for key in sampled_keys if b"=" in key]
         return Survey(
             source=replace(self, layout=layout),
             fields=fields,
             partitions=list(self._partitions(files, roots, ratio, request)),
-            preview=[key.decode() for key in sampled_keys[:_PREVIEW_KEYS]],
+            preview=[key.decode() for key in sampled_keys[:PREVIEW_KEYS]],
             notes=notes + [f"of the first {len(sampled_keys)}: {note}" for note in escape_note(len(escaped), escaped)],
             skipped=skipped,
             newest_ns=max(file.modified_ns for file in files),
@@ -82,7 +76,11 @@ class Jsonl:
             _, root, path, begin, end, file_bytes = identity(packed).split(b"\0")
             yield from self._read_window(roots[int(root)], Window(path, int(begin), int(end), int(file_bytes)), reject)
 
-    def _settled(self, records: Sequence[Record], request: SurveyRequest) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
+    def _settled(self, first: FirstRecords, request: SurveyRequest) -> tuple[RecordLayout, tuple[Field, ...], list[str]]:
+        records = [record for _, found in first.found for record in found.values]
+        if not records:
+            bad = "blank lines" if first.first_bad is None else f"blank or bad lines, first this one: {first.first_bad}"
+            raise UsageError(f"expected at least one record, got only {bad}")
         whole = request.format.index_name is None and self.map is None
         fields: tuple[Field, ...]
         draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())
@@ -110,38 +108,35 @@ class Jsonl:
 
     def _read_window(self, root: str, window: Window, reject: RejectSink) -> Iterator[Batch]:
         assert self.layout is not None, "a recipe holds a surveyed source"
-        places, prefix = _Places(root, window), key_prefix(window.path)
+        places, prefix = Places(root, window), key_prefix(window.path)
         try:
             for block in line_blocks(root, window, self.max_line_bytes):
                 place = places.of(block)
-                records = parse(block, self.max_line_bytes, _bad_line_sink(place, reject))
-                batch = self.layout.batch(records, prefix, place, reject)
+                # A line may be large: what is done with is let go before the next thing is made of it.
+                batch = self.layout.batch(parse(block, self.max_line_bytes, _bad_line_sink(place, reject)), prefix, place, reject)
+                del block
                 if batch.keys:
                     yield batch
+                del batch
         except DamagedStreamError as fault:
-            sentence = f"expected a sound compressed stream, got one damaged after {fault.offset} bytes of text: {fault.cause}; restore it"
-            reject(Reject("damaged-stream", shown(window.path), sentence))
+            reject(Reject(fault.reason, places.at(fault.offset), fault.sentence))
 
 
-class _Places:
-    """Names lines for people: counting the lines before a window takes a read of its own, so only when one is asked for."""
+def _measured(first: FirstRecords, layout: RecordLayout, encoder: Encoder) -> tuple[float, list[bytes]]:
+    """Stored bytes per byte of text in the first records, and their keys; uses the records up."""
+    text_bytes = stored_bytes = 0
+    sampled_keys: list[bytes] = []
+    while first.found:
+        text_bytes += sum(len(line) + 1 for line in first.found[0][1].lines)
+        batch = layout.batch(*_next_records(first), lambda _: "", lambda _: None)
+        stored_bytes += sum(encoder.encode(batch, lambda _: None).costs)
+        sampled_keys += batch.keys
+    return max(stored_bytes, 1) / text_bytes, sampled_keys
 
-    def __init__(self, root: str, window: Window) -> None:
-        self._root = root
-        self._window = window
-        self._num_before_window: int | None = None
 
-    def of(self, block: LineBlock) -> Place:
-        """The places of one block's lines."""
-        begin = block.offset
-
-        def place(offset: int) -> str:
-            if self._num_before_window is None:
-                self._num_before_window = num_lines_before(self._root, self._window, begin) - block.num_before
-            number = self._num_before_window + block.num_before + bisect_left(block.offsets(), offset) + 1
-            return f"{shown(self._window.path)}, line {number} (byte {offset})"
-
-        return place
+def _next_records(first: FirstRecords) -> tuple[Records, bytes]:
+    file, records = first.found.pop(0)
+    return records, key_prefix(file.path)
 
 
 def _estimated_shards(limit: ShardLimit, stored_bytes: float, num_records: int | None) -> int:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -128,7 +127,7 @@ class Local:
 
     def _write_temporary(self, data: bytes) -> str:
         # Not beside the object: a run that is killed here must leave nothing where readers look.
-        temporary = self.local_path(f"{BUILD_FOLDER}/tmp/{secrets.token_hex(8)}")
+        temporary = self.local_path(f"{BUILD_FOLDER}/tmp/{os.urandom(8).hex()}")
         writer = LocalWriter(temporary)
         try:
             writer.write(data)

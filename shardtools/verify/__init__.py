@@ -8,7 +8,7 @@ from typing import NamedTuple
 from shardtools.build.receipts import PLAN_NAME
 from shardtools.datasets import Dataset, survey_dataset
 from shardtools.engines import Engine, Progress
-from shardtools.engines.processes import Processes
+from shardtools.engines.processes import Processes, num_cores
 from shardtools.engines.serial import Serial
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME
 from shardtools.storage import open_storage
@@ -104,9 +104,7 @@ def _items(dataset: Dataset) -> list[ShardItem]:
 def _engine(workers: int | None, num_items: int, total_bytes: int) -> Engine:
     if workers == 1 or num_items < 2 or (workers is None and total_bytes < _WORTH_WORKERS_BYTES):
         return Serial()
-    engine = Processes(workers)
-    engine.workers = min(engine.workers, num_items)
-    return engine
+    return Processes(min(workers or num_cores(), num_items))
 
 
 def _verdict(dataset: Dataset, reports: Sequence[ShardReport], findings: Findings, began: float) -> Verdict:

@@ -4,21 +4,20 @@ import json
 from collections.abc import Iterator
 
 from shardtools.datasets import Dataset, Shard
+from shardtools.formats import MDS_INDEX_NAME
 from shardtools.verify.findings import Findings
-
-INDEX_NAME = "index.json"
 
 
 def check_index(dataset: Dataset, findings: Findings) -> None:
     """Compare the index with whatever else is known. What it says of a shard's bytes is compared when the shard is parsed."""
-    text = dataset.storage.get(INDEX_NAME)
+    text = dataset.storage.get(MDS_INDEX_NAME)
     if text is None or dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
         return
     details = [*_own_contradictions(dataset, text)] if dataset.manifest is not None else [*_column_contradictions(dataset)]
     for shard in dataset.shards:
         details += _hash_contradictions(shard)
     for detail in details:
-        findings.add("index-contradiction", detail, INDEX_NAME)
+        findings.add("index-contradiction", detail, MDS_INDEX_NAME)
 
 
 def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from shardtools.datasets import Dataset, IndexedFile, is_safe_name
+from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, PRIVATE_FOLDER, REJECTS_NAME, FileEntry, Manifest, ShardEntry
 from shardtools.storage import Storage
 from shardtools.verify.findings import Findings
@@ -49,7 +50,7 @@ def _stored_ledger(storage: Storage) -> Any:
 
 def _required(dataset: Dataset, manifest: Manifest) -> set[str]:
     names = {OFFSETS_NAME} | ({REJECTS_NAME} if manifest.ledger.num_rejected else set())
-    return names | ({"index.json"} if dataset.format_name == "mds" else set())
+    return names | ({MDS_INDEX_NAME} if dataset.format_name == "mds" else set())
 
 
 def _check_published_files(storage: Storage, manifest: Manifest, findings: Findings) -> None:

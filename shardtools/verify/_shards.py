@@ -12,7 +12,7 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.duplicates import DigestRun, key_digest
 from shardtools.engines import Progress, Report
 from shardtools.errors import DamagedShardError, StorageError, UsageError
-from shardtools.formats import Audit, Fault
+from shardtools.formats import Audit, Fault, joined_names
 from shardtools.manifest import OFFSETS_NAME, ShardEntry
 from shardtools.verify.findings import Finding, Findings
 
@@ -109,7 +109,7 @@ class _Check:
     def _samples(self, raw: memoryview, audit: Audit) -> Iterator[tuple[str, int, str]]:
         shard = self.item.shard
         for sample in self.dataset.named(shard, shard.format.audit(raw, audit)):
-            yield sample.key, sample.offset, ",".join(sample.values)
+            yield sample.key, sample.offset, joined_names(list(sample.values))
 
     def _on_fault(self, fault: Fault) -> None:
         self.findings.add(fault.kind, fault.detail, self.item.shard.name, fault.key, fault.offset)

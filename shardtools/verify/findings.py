@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardtools.units import printable
+
 LEVELS = {
     1: "the manifest or index is sound, and the files it names are there with their exact sizes and nothing else",
     2: "every file has the recorded digest",
@@ -70,10 +72,10 @@ class Finding:
         return {
             "kind": self.kind,
             "level": self.level,
-            "shard": _printable(self.shard),
-            "key": _printable(self.key),
+            "shard": None if self.shard is None else printable(self.shard),
+            "key": None if self.key is None else printable(self.key),
             "offset": self.offset,
-            "detail": _printable(self.detail),
+            "detail": printable(self.detail),
             "remedy": self.remedy,
         }
 
@@ -82,7 +84,7 @@ class Finding:
         key = None if self.key is None else f"sample {self.key!r}"
         offset = None if self.offset is None else f"byte {self.offset}"
         place = ", ".join(part for part in (self.shard, key, offset) if part is not None)
-        return _printable(f"{self.kind}: {place + ': ' if place else ''}{self.detail}; {self.remedy}") or ""
+        return printable(f"{self.kind}: {place + ': ' if place else ''}{self.detail}; {self.remedy}")
 
 
 @dataclass
@@ -111,8 +113,3 @@ class Findings:
             if count > self.limit
         ]
         return (*self.found, *more)
-
-
-def _printable(text: str | None) -> str | None:
-    """Text that JSON and terminals can take, for names with bytes that are no UTF-8."""
-    return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

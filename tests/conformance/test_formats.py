@@ -198,7 +198,9 @@ def test_the_planned_cost_is_what_a_sample_takes(format_, write_shard, rows):
     source = rows(keys, columns, ENCODINGS)
     encoder = format_.encoder(source.fields, None)
     shard = write_shard(format_, source)
-    planned = [encoder.planned_cost(len(key), {"bin": len(columns["bin"][i]), "txt": len(columns["txt"][i])}) for i, key in enumerate(keys)]
+    planned = [
+        encoder.planned_cost(len(key), ["bin", "txt"], [len(columns["bin"][i]), len(columns["txt"][i])]) for i, key in enumerate(keys)
+    ]
     begins = list(shard.facts.offsets)
     taken = [end - begin for begin, end in pairwise(begins)]
     overhead = {cost - length for cost, length in zip(planned, taken, strict=True)}

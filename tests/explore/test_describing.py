@@ -6,6 +6,7 @@ import pytest
 
 from shardtools.datasets import open_dataset
 from shardtools.explore.describe import describe
+from shardtools.verify import verify
 
 
 @pytest.fixture
@@ -73,3 +74,15 @@ def test_a_missing_shard_does_not_stop_the_description(published):
     folder, _ = published("wds")
     (folder / "train-000001.tar").unlink()
     assert describe(open_dataset(str(folder))).num_bytes == 10240
+
+
+def test_columns_with_commas_in_their_names_are_counted_apart(build, rows, tmp_path):
+    (tmp_path / "src").mkdir()
+    columns = {"a,b": [b"1", b"2"], "a%2Cb": [b"3", b"4"], "c": [b"5", b"6"]}
+    source = rows([b"x", b"y"], columns, dict.fromkeys(columns, "bytes"))
+    build(tmp_path / "src", tmp_path / "out", "mds", source=source)
+    dataset = open_dataset(str(tmp_path / "out"))
+    found = describe(dataset)
+    assert {field.name: field.num_samples for field in found.fields} == {"a,b": 2, "a%2Cb": 2, "c": 2, "key": 2}
+    assert found.field_sets == {"a%252Cb,a%2Cb,c,key": 2}
+    assert verify(str(tmp_path / "out")).findings == ()

@@ -314,7 +314,7 @@ def test_json_that_the_reference_reader_cannot_decode_is_refused(write_shard, ro
 
 
 def test_a_sample_the_offsets_cannot_reach_is_refused_by_name(write_shard, rows, monkeypatch):
-    monkeypatch.setattr(mds_module, "MAX_SHARD_BYTES", 5000)
+    monkeypatch.setattr(mds_module, "MAX_MDS_BYTES", 5000)
     shard = write_shard(Mds(), rows([b"a", b"b", b"c"], {"v": [b"x" * 10, b"x" * 6000, b"y"]}, {"v": "bytes"}))
     assert shard.keys == [b"a", b"c"]
     (reject,) = shard.rejects
@@ -323,7 +323,7 @@ def test_a_sample_the_offsets_cannot_reach_is_refused_by_name(write_shard, rows,
 
 def test_samples_that_only_together_pass_the_limit_are_all_kept(rows, build, read_mds_raw, tmp_path, monkeypatch):
     """A batch is read by input size, so one batch may hold more than one shard can."""
-    monkeypatch.setattr(mds_module, "MAX_SHARD_BYTES", 5000)
+    monkeypatch.setattr(mds_module, "MAX_MDS_BYTES", 5000)
     values = [bytes([i]) * 3000 for i in range(4)]
     (tmp_path / "src").mkdir()
     source = rows(keys(4), {"v": values}, {"v": "bytes"})

@@ -437,3 +437,55 @@ def test_the_order_in_which_files_are_made_changes_nothing(tree, plan):
     first = plan(tree(contents(*names), "one")).plan.digest
     random.Random(seed).shuffle(names)
     assert plan(tree(contents(*names), "two")).plan.digest == first
+
+
+# What most samples have.
+
+
+def test_a_stray_file_is_bad_by_itself(tree, build, plan):
+    """One README among pairs must not make every pair lack a field."""
+    source = tree({**{f"{i}.{kind}": b"{}" for i in range(9) for kind in ("jpg", "json")}, "README.md": b"hello"})
+    planned = plan(source)
+    assert [field.name for field in planned.survey.fields] == ["jpg", "json"]
+    assert any("1 sample: missing-field" in note for note in planned.survey.notes)
+    result = build(source, source.parent / "out", max_bad="1")
+    assert result.manifest.ledger.num_written == 9
+    (line,) = (source.parent / "out" / ".shardtools" / "rejects").read_text().splitlines()
+    assert '"where": "README.md"' in line
+
+
+def test_a_field_few_samples_have_is_optional(tree, build):
+    source = tree({**{f"{i}.{kind}": b"{}" for i in range(9) for kind in ("jpg", "json")}, "3.txt": b"hello"})
+    result = build(source, source.parent / "out")
+    assert result.manifest.ledger.num_written == 9
+    assert result.manifest.shards[0].field_sets == {"jpg,json": 8, "jpg,json,txt": 1}
+
+
+def test_a_sample_of_files_that_are_all_left_out_is_skipped(tree, build, plan):
+    source = tree({"a.jpg": b"1", "b.jpg": b"2", "README.md": b"hello"})
+    assert plan(source, fields=parse_field_rules("jpg")).survey.skipped == {".md files": 1}
+    assert build(source, source.parent / "out", fields=parse_field_rules("jpg")).manifest.ledger.num_written == 2
+
+
+def test_labels_are_named_and_a_single_one_is_warned_of(tree, plan):
+    pets = tree({"pets/cats/a.png": b"1", "pets/dogs/b.png": b"2"})
+    notes = plan(pets / "pets", label_from_dir=True).survey.notes
+    assert "labels: 0 cats, 1 dogs" in notes
+    assert any("every sample has the same label" in note for note in plan(pets, label_from_dir=True).survey.notes)
+
+
+def test_a_reading_of_thousands_of_fields_is_told_in_one_line(tree, plan, one_sentence):
+    source = tree({f"v1.{i}.{kind}": b"" for i in range(300) for kind in ("txt", "json")})
+    with pytest.raises(UsageError) as caught:
+        plan(source)
+    assert len(one_sentence(caught.value)) < 600
+
+
+def test_only_files_without_an_extension_draw_the_note_on_them(tree, plan):
+    def notes(files: dict[str, bytes], name: str) -> list[str]:
+        return [note for note in plan(tree(files, name)).survey.notes if "without an extension" in note]
+
+    assert notes({"a.bin": b"1", "b.bin": b"2"}, "named") == []
+    assert notes({"a.bin": b"1", "b": b"2", "c": b"3"}, "bare") == [
+        "files without an extension are stored as the field 'bin': 2 samples",
+    ]

@@ -14,6 +14,7 @@ from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, ShardtoolsError, UsageError
 from shardtools.manifest import Ledger
+from shardtools.sources._lines import Places
 from shardtools.sources._record_layout import parse_mappings
 from shardtools.sources.jsonl import Jsonl
 from shardtools.units import Budget
@@ -53,9 +54,9 @@ BAD_LINES = {
     "single quotes": Bad(b"{'a': 1, 't': 'x'}", "invalid-json", "expected valid JSON"),
     "a comment": Bad(b'{"a": 1, "t": "x"} // note', "invalid-json", "expected valid JSON"),
     "no JSON at all": Bad(b"a,t", "invalid-json", "expected valid JSON"),
-    "deep lists": Bad(b'{"a": 1, "t": ' + b"[" * DEPTH + b"]" * DEPTH + b"}", "invalid-json", "expected valid JSON"),
-    "deep objects": Bad(b'{"a":' * DEPTH + b"1" + b"}" * DEPTH, "invalid-json", "expected valid JSON"),
-    "open brackets": Bad(b"[" * DEPTH, "invalid-json", "expected valid JSON"),
+    "deep lists": Bad(b'{"a": 1, "t": ' + b"[" * DEPTH + b"]" * DEPTH + b"}", "too-deep", "at most 200 deep"),
+    "deep objects": Bad(b'{"a":' * DEPTH + b"1" + b"}" * DEPTH, "too-deep", "at most 200 deep"),
+    "open brackets": Bad(b"[" * DEPTH, "too-deep", "at most 200 deep"),
 }
 
 
@@ -133,20 +134,60 @@ def test_the_good_lines_beside_bad_ones_are_all_there(write_lines, build, read_t
     ]
 
 
-@pytest.mark.parametrize("depth", [100, 250, 260, 500, 900, 1000, 1022, 1023, 2000])
+def whatever_the_stack(call: Callable[[], Any], frames: int) -> Any:
+    """What a call gives that many frames further down the stack."""
+    return call() if frames == 0 else whatever_the_stack(call, frames - 1)
+
+
+@pytest.mark.parametrize("frames", [0, 400])
+@pytest.mark.parametrize(
+    ("depth", "passes"), [(1, True), (199, True), (200, False), (250, False), (900, False), (1022, False), (2000, False)]
+)
 @pytest.mark.parametrize("tail", [b"", b"123456789012345678901234567890"], ids=["plain", "long number"])
-@pytest.mark.parametrize("way", ["wds", "wds map", "mds"])
-def test_a_deep_value_is_stored_whole_or_is_a_bad_sample(write_lines, build, read_tars, read_mds_raw, tmp_path, depth, tail, way):
-    deep = b'{"v": ' + b"[" * depth + tail + b"]" * depth + b"}"
-    source = write_lines([b'{"v": [1]}', deep, b'{"v": [2]}'])
-    made = Jsonl(map=parse_mappings("json=v")) if way == "wds map" else Jsonl()
+@pytest.mark.parametrize("way", ["wds", "wds map", "mds", "mds str"])
+def test_a_value_of_at_most_200_levels_is_stored_and_a_deeper_one_is_bad(
+    write_lines, build, read_tars, read_mds_raw, tmp_path, depth, passes, tail, way, frames
+):
+    deep = b'{"t": "a", "v": ' + b"[" * depth + tail + b"]" * depth + b"}"
+    lines = [b'{"t": "b", "v": [1]}', deep, b'{"t": "c", "v": [2]}']
+    source = write_lines(lines)
+    made = Jsonl(map=parse_mappings({"wds map": "json=v", "mds str": "t=t"}[way])) if " " in way else Jsonl()
     out = tmp_path / "out"
-    result = build(source, out, way[:3], source=made, max_bad="1")
-    values = [row["v"] for row in read_mds_raw(out)] if way == "mds" else list(read_tars(out).values())
-    assert len(values) == result.manifest.ledger.num_written == 3 - result.manifest.ledger.num_rejected
-    assert len(values) == 2 or values[1].replace(b" ", b"") in (deep.replace(b" ", b""), deep[6:-1])
-    if depth == 100:
-        assert len(values) == 3
+    result = whatever_the_stack(lambda: build(source, out, way[:3], source=made, max_bad="1"), frames)
+    rows = [row["t" if way == "mds str" else "v"] for row in read_mds_raw(out)] if way[:3] == "mds" else list(read_tars(out).values())
+    assert len(rows) == result.manifest.ledger.num_written == (3 if passes else 2)
+    assert result.manifest.ledger.rejects == ({} if passes else {"too-deep": 1})
+    if passes:
+        assert rows[1].replace(b" ", b"") in (deep.replace(b" ", b""), deep[16:-1], b"a")
+    else:
+        (reject,) = rejects_of(out)
+        assert reject["where"] == place(lines, 1) and "at most 200 deep" in reject["sentence"]
+
+
+def test_many_brackets_that_do_not_lie_in_each_other_are_not_deep(write_lines, build, read_tars, tmp_path):
+    line = b'{"boxes": [' + b", ".join([b"[1, {}]"] * 1000) + b'], "text": "' + b"[{" * 1000 + b'"}'
+    build(write_lines([line]), tmp_path / "out", source=Jsonl())
+    assert list(read_tars(tmp_path / "out").values()) == [line]
+
+
+@pytest.mark.parametrize("format_name", ["wds", "mds"])
+def test_places_are_looked_for_only_where_a_record_is_bad(write_lines, build, tmp_path, monkeypatch, format_name):
+    """With a look at every record's place, one bad record made the work grow with the square of the lines."""
+    asked: list[int] = []
+    places_of = Places.of
+
+    def counted(self: Places, block: Any) -> Callable[[int], str]:
+        place = places_of(self, block)
+        return lambda offset: asked.append(offset) or place(offset)
+
+    monkeypatch.setattr(Places, "of", counted)
+    lines = [b'{"k": "%d", "a": 1, "t": "x"}' % i for i in range(2000)]
+    lines[1200] = b'{"k": null, "a": 1, "t": "x"}'
+    lines[1300] = b'{"k": "1300", "a": 1, "t": 5}'
+    made = Jsonl(key="k", map=parse_mappings("a=a,txt=t"))
+    result = build(write_lines(lines), tmp_path / "out", format_name, source=made, max_bad="2")
+    assert result.manifest.ledger.rejects == {"no-key": 1, "wrong-type": 1}
+    assert len(asked) == 2
 
 
 def test_a_late_misfit_and_an_unknown_field_are_counted_by_their_reasons(write_lines, build, tmp_path):
@@ -185,6 +226,21 @@ def test_input_without_a_record_is_refused(write_lines, build, tmp_path, one_sen
         with pytest.raises(UsageError, match="expected at least one record") as caught:
             build(write_lines(lines), tmp_path / "out", format_name, source=Jsonl())
         one_sentence(caught.value)
+
+
+def test_the_first_bad_line_of_an_input_without_a_record_is_named(write_lines, build, tmp_path, one_sentence):
+    with pytest.raises(
+        UsageError, match=r"first this one: docs\.jsonl, line 3 \(byte 2\): expected one JSON object a line, got list"
+    ) as caught:
+        build(write_lines([b"", b" "[:0], b"[1]", b"worse"]), tmp_path / "out", source=Jsonl(), max_bad="100%")
+    one_sentence(caught.value)
+    source = write_lines([], "docs.jsonl.gz", "damaged")
+    (source / "docs.jsonl.gz").write_bytes(b"plain text")
+    with pytest.raises(
+        UsageError, match=r"first this one: docs\.jsonl\.gz, line 1 \(byte 0\): expected a sound compressed stream"
+    ) as caught:
+        build(source, tmp_path / "out", source=Jsonl())
+    one_sentence(caught.value)
 
 
 def test_input_without_a_good_record_is_refused_whatever_the_budget(write_lines, build, tmp_path, one_sentence):

@@ -18,14 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardtools.errors import BadSampleError, StorageError
-from shardtools.plan import extent
+from shardtools.extents import extent
 from shardtools.sample import Reject
-from shardtools.sources import _lines
+from shardtools.sources import _lines, _streams
 from shardtools.sources._record_layout import RecordLayout
 from shardtools.sources.jsonl import Jsonl
 
 WHOLE_FILE = -1
 BOM = b"\xef\xbb\xbf"
+NEWLINE = b"\n"
 AS_THEY_ARE = RecordLayout(None, (), None, keep_record=True, keep_path=False, exact=())
 """Every record is one field ``json``, its own bytes, and its key ends in its byte offset."""
 
@@ -129,7 +130,8 @@ def test_any_text_in_any_windows_and_blocks_gives_every_line_once(tmp_path_facto
     write(folder, "any.jsonl", text)
     inner = data.draw(st.lists(st.integers(0, len(text)), max_size=5).map(sorted))
     found: list[Line] = []
-    with mock.patch.object(_lines, "BLOCK_BYTES", data.draw(st.integers(1, 40))):
+    sizes = {"BLOCK_BYTES": data.draw(st.integers(1, 40)), "_BLOCK_LINES": data.draw(st.integers(1, 4))}
+    with mock.patch.multiple(_lines, **sizes):
         for begin, end in itertools.pairwise([0, *inner, WHOLE_FILE]):
             window = deliver(folder, "any.jsonl", begin, end)
             assert window.rejects == []
@@ -212,7 +214,7 @@ STREAMS = {
 @pytest.mark.parametrize("compressed_bytes", [1, 7, 16 << 10])
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_compressed_file_gives_the_lines_of_its_text(tmp_path, monkeypatch, name, compressed_bytes):
-    monkeypatch.setattr(_lines, "_COMPRESSED_BYTES", compressed_bytes)
+    monkeypatch.setattr(_streams, "_COMPRESSED_BYTES", compressed_bytes)
     monkeypatch.setattr(_lines, "BLOCK_BYTES", 100)
     found = deliver(write(tmp_path, name, STREAMS[name]), name)
     assert found.rejects == []
@@ -239,10 +241,10 @@ def test_an_empty_compressed_file_holds_nothing(tmp_path, name):
 # Damage.
 
 
-def sure_lines(decoder: Any, damaged: bytes) -> tuple[list[Line], int]:
-    """The whole lines of what a decoder gets out of the bytes before the damage, and the length of it."""
+def sure_lines(decoder: Any, damaged: bytes) -> tuple[list[Line], bytes]:
+    """The whole lines of what a decoder gets out of the bytes before the damage, and all of it."""
     text = decoder.decompress(damaged)
-    return [line for line in expected_lines(TEXT) if line.offset + len(line.data) + 1 < len(text)], len(text)
+    return [line for line in expected_lines(TEXT) if line.offset + len(line.data) + 1 < len(text)], text
 
 
 def gz_decoder() -> Any:
@@ -253,11 +255,14 @@ def zst_decoder() -> Any:
     return zstandard.ZstdDecompressor().decompressobj()
 
 
-def assert_one_damage(found: Found, name: str, num_text_bytes: int | None = None) -> None:
+def assert_one_damage(found: Found, name: str, text: bytes | None = None) -> None:
+    """``text`` is what comes before the damage."""
     assert [reject.reason for reject in found.rejects] == ["damaged-stream"]
-    assert found.rejects[0].where == name
-    assert "compressed stream" in found.rejects[0].sentence
-    if num_text_bytes is not None:
+    where, sentence = found.rejects[0].where, found.rejects[0].sentence
+    assert where.startswith(f"{name}, line ") and "compressed stream" in sentence and "rest of this file is not read" in sentence
+    if text is not None:
+        num_text_bytes = len(text)
+        assert where == f"{name}, line {text.count(NEWLINE) + 1} (byte {num_text_bytes})"
         assert f"after {num_text_bytes} bytes" in found.rejects[0].sentence
 
 
@@ -267,9 +272,9 @@ def assert_one_damage(found: Found, name: str, num_text_bytes: int | None = None
 def test_a_file_cut_anywhere_gives_every_whole_line_before_and_one_reject(tmp_path, name, data, decoder: Callable[[], Any]):
     for end in range(1, len(data)):
         found = deliver(write(tmp_path, name, data[:end]), name)
-        lines, num_text_bytes = sure_lines(decoder(), data[:end])
+        lines, text = sure_lines(decoder(), data[:end])
         assert found.lines == lines, end
-        assert_one_damage(found, name, num_text_bytes)
+        assert_one_damage(found, name, text)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +306,7 @@ def test_overwritten_bytes_lose_no_line_that_lies_before_them(tmp_path, kind, pa
     found = deliver(write(tmp_path, name, damaged), name)
     sure_text = (gz_decoder() if kind == "gz" else zst_decoder()).decompress(data[:at])
     sure = [line for line in expected_lines(text) if line.offset + len(line.data) < len(sure_text)]
-    assert [reject.where for reject in found.rejects if reject.reason == "damaged-stream"] == [name]
+    assert [reject.where.partition(",")[0] for reject in found.rejects if reject.reason == "damaged-stream"] == [name]
     assert len(found.lines) >= len(sure)
     assert found.lines[: len(sure)] == sure
 
@@ -326,8 +331,20 @@ def test_garbage_after_the_last_member_is_one_reject(tmp_path, name):
 @pytest.mark.parametrize("name", ["f.jsonl.gz", "f.jsonl.zst"])
 def test_a_plain_file_with_a_compressed_name_is_one_reject(tmp_path, name):
     found = deliver(write(tmp_path, name, TEXT), name)
-    assert_one_damage(found, name, 0)
+    assert_one_damage(found, name, b"")
     assert found.lines == []
+
+
+def test_a_frame_with_a_window_no_reader_takes_says_how_to_compress(tmp_path):
+    """Such a file is sound, so restoring it would not help."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=28, enable_ldm=True)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = zst(b'{"a": 1}\n{"b"') + stream.compress(b": 2}") + stream.flush()
+    found = deliver(write(tmp_path, "f.jsonl.zst", packed), "f.jsonl.zst")
+    assert found.lines == [Line(0, b'{"a": 1}')]
+    (reject,) = found.rejects
+    assert (reject.reason, reject.where) == ("window-too-large", "f.jsonl.zst, line 2 (byte 13)")
+    assert "recompress the file without --long" in reject.sentence and "restore" not in reject.sentence
 
 
 @pytest.mark.parametrize("kind", ["gz", "zst"])
@@ -439,9 +456,11 @@ def bad_places(text: bytes) -> list[tuple[int, int]]:
 BAD_TEXT = b"first\n\nthird\r\n \n5\n\xff sixth\n\n\n[9]\n{10\n11"
 
 
+@pytest.mark.parametrize("block_lines", [1, 2, 16 << 10])
 @pytest.mark.parametrize("block_bytes", [1, 5, 4 << 20])
-def test_messages_in_any_window_count_lines_and_bytes_from_the_beginning_of_the_file(tmp_path, monkeypatch, block_bytes):
+def test_messages_in_any_window_count_lines_and_bytes_from_the_beginning_of_the_file(tmp_path, monkeypatch, block_bytes, block_lines):
     monkeypatch.setattr(_lines, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(_lines, "_BLOCK_LINES", block_lines)
     write(tmp_path, "f.jsonl", BAD_TEXT)
     places = bad_places(BAD_TEXT)
     assert [number for number, _ in places] == [1, 3, 5, 6, 9, 10, 11]

@@ -1,0 +1,102 @@
+"""What ``pack`` shows of a plan and of a finished build, for people and for programs."""
+
+from typing import Any
+
+from shardtools.build.run import PlannedBuild, Result
+from shardtools.sources import Survey
+from shardtools.units import format_bytes, plural
+
+
+def notes(survey: Survey) -> list[str]:
+    """What planning chose, found odd and left out: lines for people while the work goes on."""
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in survey.skipped.items())
+    return [*(f"note: {note}" for note in survey.notes), *([f"skipped: {skipped}"] if skipped else [])]
+
+
+def plan_json(planned: PlannedBuild) -> dict[str, Any]:
+    """The plan as ``--dry-run --json`` prints it."""
+    partitions, survey = planned.plan.partitions, planned.survey
+    return {
+        "plan": planned.plan.digest,
+        "samples": _num_planned(planned),
+        "input_bytes": sum(partition.input_bytes for partition in partitions),
+        "stored_bytes": survey.expected_bytes,
+        "shards": sum(partition.num_shards for partition in partitions),
+        "partitions": len(partitions),
+        "fields": {field.name: field.encoding + ("?" if field.optional else "") for field in survey.fields},
+        "first_keys": survey.preview,
+        "key_twins": survey.num_twins,
+        "skipped": survey.skipped,
+        "notes": survey.notes,
+    }
+
+
+def plan_rows(planned: PlannedBuild) -> list[tuple[str, str]]:
+    """The plan as ``--dry-run`` prints it."""
+    content, num_samples = plan_json(planned), _num_planned(planned)
+    about = "" if num_samples is not None else "about "
+    return [
+        ("samples", f"{num_samples:,}" if num_samples is not None else "known when they are read"),
+        ("input", format_bytes(content["input_bytes"])),
+        ("shards", f"{about}{content['shards']:,}, {about}{format_bytes(content['stored_bytes'])} in all"),
+        ("fields", ", ".join(f"{name} ({encoding})" for name, encoding in content["fields"].items())),
+        ("first keys", ", ".join(content["first_keys"])),
+        ("collisions", f"{plural(content['key_twins'], 'key')} differ from another only by case or Unicode form"),
+        *_survey_rows(planned.survey),
+    ]
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """The finished build as ``--json`` prints it."""
+    manifest, ledger, num_bytes, seconds = result.manifest, result.manifest.ledger, _num_bytes(result), _seconds(result)
+    return {
+        "already_complete": result.already_complete,
+        "plan": manifest.plan_digest,
+        "samples": ledger.num_written,
+        "shards": len(manifest.shards),
+        "bytes": num_bytes,
+        "ledger": ledger.as_json(),
+        "skipped": result.survey.skipped,
+        "notes": result.survey.notes,
+        "seconds": round(result.seconds, 3),
+        "samples_per_second": round(ledger.num_written / seconds, 1),
+        "megabytes_per_second": round(num_bytes / 1e6 / seconds, 1),
+        "warnings": result.warnings,
+    }
+
+
+def result_rows(result: Result) -> list[tuple[str, str]]:
+    """The finished build as a table."""
+    ledger, num_bytes, seconds = result.manifest.ledger, _num_bytes(result), _seconds(result)
+    rates = [("samples/s", f"{ledger.num_written / seconds:,.0f}"), ("MB/s", f"{num_bytes / 1e6 / seconds:,.1f}")]
+    return [
+        ("samples", f"{ledger.num_written:,}"),
+        ("shards", f"{len(result.manifest.shards):,}"),
+        ("bytes", f"{num_bytes:,} ({format_bytes(num_bytes)})"),
+        ("rejected", f"{ledger.num_rejected:,}"),
+        *((f"  {reason}", f"{count:,}") for reason, count in sorted(ledger.rejects.items())),
+        *_survey_rows(result.survey),
+        ("seconds", f"{result.seconds:,.2f}"),
+        *([] if result.already_complete else rates),
+    ]
+
+
+def _survey_rows(survey: Survey) -> list[tuple[str, str]]:
+    return [
+        ("skipped", f"{sum(survey.skipped.values()):,}"),
+        *((f"  {reason}", f"{count:,}") for reason, count in sorted(survey.skipped.items())),
+        *(("note", note) for note in survey.notes),
+    ]
+
+
+def _num_planned(planned: PlannedBuild) -> int | None:
+    counts = [partition.num_samples for partition in planned.plan.partitions]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _num_bytes(result: Result) -> int:
+    return sum(shard.num_bytes for shard in result.manifest.shards)
+
+
+def _seconds(result: Result) -> float:
+    return max(result.seconds, 1e-9)
