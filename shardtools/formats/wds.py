@@ -94,17 +94,22 @@ class WdsEncoder:
                     "rename it with --map or --fields"
                 )
         self._columns = [(f, b"." + f.name.encode(), _to_bytes(f)) for f in sorted(fields, key=lambda f: f.name)]
+        self._all_fields = joined_names([field.name for field, _, _ in self._columns])
         limit = self.max_budget_bytes if shard_bytes is None else shard_bytes
         self.budget_bytes = limit - limit % _tar.RECORD - 2 * _tar.BLOCK
         if self.budget_bytes < _tar.BLOCK:
             raise UsageError(f"expected a shard size of at least {_tar.RECORD} bytes for WDS, got {shard_bytes}")
 
     def planned_cost(self, key_bytes: int, names: Sequence[str], num_bytes: Sequence[int]) -> int:
-        return sum(map(_tar.member_cost, num_bytes))
+        cost = 0
+        for length in num_bytes:
+            cost += _tar.BLOCK + length + -length % _tar.BLOCK
+        return cost
 
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
         pieces: list[bytes] = []
         kept, ends, costs, field_sets = [], [], [], []
+        header, padding = _tar.header, _tar.padding
         columns = [(field, suffix, convert, batch.columns[field.name]) for field, suffix, convert in self._columns]
         for i, key in enumerate(batch.keys):
             begin, cost, names = len(pieces), 0, []
@@ -118,15 +123,16 @@ class WdsEncoder:
                     del pieces[begin:]
                     reject(_reason(batch.where(i), name, field, value, data))
                     break
-                pieces += (_tar.header(name, len(data)), data, _tar.padding(len(data)))
-                cost += _tar.member_cost(len(data))
+                length = len(data)
+                pieces += (header(name, length), data, padding(length))
+                cost += _tar.BLOCK + length + -length % _tar.BLOCK
                 names.append(field.name)
             else:
                 if names:
                     kept.append(key)
                     ends.append(len(pieces))
                     costs.append(cost)
-                    field_sets.append(joined_names(names))
+                    field_sets.append(self._all_fields if len(names) == len(columns) else joined_names(names))
                 else:
                     reject(Reject("no-fields", batch.where(i), "expected at least one field, got a sample without any"))
         return Chunk(kept, pieces, ends, costs, field_sets)

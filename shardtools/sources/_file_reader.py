@@ -35,6 +35,7 @@ class FileReader:
         self._reject = reject
         self._names = sorted({*layout.stored_names.values()})
         self._names += [LABEL_FIELD] * (layout.labels is not None) + [PATH_FIELD] * layout.keep_path
+        self._max_file_bytes = layout.max_file_bytes
         self._has_extras = layout.labels is not None or layout.keep_path
         self._root_fds: list[int] = []
         try:
@@ -101,8 +102,8 @@ class FileReader:
 
     def _read_file(self, root_fd: int, path: bytes, num_bytes: int) -> bytes:
         """The file's bytes, exactly as many as planned."""
-        if num_bytes > self._layout.max_file_bytes:
-            limit = self._layout.max_file_bytes
+        if num_bytes > self._max_file_bytes:
+            limit = self._max_file_bytes
             raise _RefusedError(
                 "too-large", path, f"expected at most {limit} bytes, the most the format can hold in one field, got {num_bytes}"
             )

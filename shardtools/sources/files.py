@@ -157,17 +157,30 @@ def _folder(packed: bytes) -> bytes:
 def _sizes(extents: Sequence[bytes], layout: Layout, encoder: Encoder) -> tuple["array[int]", "array[int]"]:
     """Input bytes and stored bytes of every extent, in order."""
     weights, costs = array("Q"), array("Q")
+    shape_of, planned_cost = layout.shape, encoder.planned_cost
+    has_extras = layout.labels is not None or layout.keep_path
     for packed in extents:
         key, _, folder, *rest = identity(packed).split(b"\0")
-        shape = layout.shape(tuple(rest[::3]))
-        names, sizes = shape.stored, list(map(int, compress(rest[1::3], shape.taken)))
+        shape = shape_of(tuple(rest[::3]))
+        names, sizes = shape.stored, list(map(int, rest[1::3]))
+        if len(names) < len(sizes):
+            sizes = list(compress(sizes, shape.taken))
         weights.append(max(sum(sizes), 0))
-        if layout.labels is not None:
-            names, sizes = (*names, LABEL_FIELD), [*sizes, len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))]
-        if layout.keep_path:
-            names, sizes = (*names, PATH_FIELD), [*sizes, len(shown(join(folder, rest[2])).encode())]
-        costs.append(encoder.planned_cost(len(key), names, sizes))
+        if has_extras:
+            extras = _extra_lengths(layout, folder, rest[2])
+            names, sizes = (*names, *extras), [*sizes, *extras.values()]
+        costs.append(planned_cost(len(key), names, sizes))
     return weights, costs
+
+
+def _extra_lengths(layout: Layout, folder: bytes, name: bytes) -> dict[str, int]:
+    """The length of each field that no file holds."""
+    lengths = {}
+    if layout.labels is not None:
+        lengths[LABEL_FIELD] = len(str(layout.label_of.get(folder.partition(b"/")[0], 0)))
+    if layout.keep_path:
+        lengths[PATH_FIELD] = len(shown(join(folder, name)).encode())
+    return lengths
 
 
 def _notes(planned: FilePlan, layout: Layout) -> list[str]:
