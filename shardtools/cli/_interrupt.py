@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 INTERRUPTED = 130
-_MESSAGE = b"error: interrupted; run the same command again to go on, finished parts are kept\n"
+_MESSAGE = b"error: interrupted; pack goes on where it stopped when the same command is given again\n"
 
 
 def end(*_: object) -> "NoReturn":

@@ -12,6 +12,7 @@ from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, say, table_lines
 from shardtools.cli._pack_summary import notes, plan_json, plan_rows, result_json, result_rows
 from shardtools.cli._progress import ProgressBar
+from shardtools.manifest import REJECTS_NAME
 from shardtools.sources import resolve_inputs
 from shardtools.units import Budget
 
@@ -103,6 +104,8 @@ def command(sources: tuple[str, ...], destination: str, order: OrderWords, run: 
         result = build(inputs, destination, ordered, RunOptions(engine, budget, run.overwrite), Listener(on_plan, bar.add))
     for warning in result.warnings:
         say(f"warning: {warning}")
+    if result.manifest.ledger.num_rejected:
+        say(f"warning: bad samples were set aside, each with its place and reason in {destination}/{REJECTS_NAME}")
     if run.as_json:
         return Answer(json_lines(result_json(result)))
     if result.already_complete:

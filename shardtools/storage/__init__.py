@@ -88,7 +88,11 @@ def open_storage(uri: str) -> Storage:
     if separator and scheme != "file":
         storage: Storage = plugins.load("storage", scheme)(uri)
         return storage
-    local: Storage = plugins.load("storage", "local")(os.path.abspath(uri.removeprefix("file://")))
+    try:
+        path = os.path.abspath(uri.removeprefix("file://"))
+    except FileNotFoundError:
+        raise StorageError(f"expected a current folder for the relative path {uri}, got one that was deleted; change to another") from None
+    local: Storage = plugins.load("storage", "local")(path)
     return local
 
 
