@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import zstandard
 
 from shardtools.build.progress import BuildProgress
-from shardtools.build.publish import Publisher
+from shardtools.build.publish import TAKEN_OVER, Publisher
 from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME
 from shardtools.errors import StorageError, UsageError
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, PRIVATE_FOLDER, Manifest
@@ -26,6 +26,7 @@ class Destination:
         self._plan = plan
         self._publisher = publisher
         self._is_new_here = False
+        self._is_prepared = False
 
     def finished(self) -> Manifest | None:
         """The dataset of this very plan, if it is there already, whole as far as sizes tell.
@@ -51,6 +52,11 @@ class Destination:
 
         Raises UsageError where the destination holds something else.
         """
+        with self._storage.exclusive():
+            self._prepare(overwrite)
+            self._is_prepared = True
+
+    def _prepare(self, overwrite: bool) -> None:
         if overwrite:
             self._publisher.remove_replaced()
             self._publisher.remove_unfinished()
@@ -65,10 +71,17 @@ class Destination:
         if stored is not None and _digest_of(stored) != self._plan.digest:
             raise self._refusal(PLAN_NAME, "an unfinished build", "to discard what it has built")
 
-    def taken_over(self) -> Manifest | None:
-        """After a storage error: the dataset of this plan, if another run published it and cleaned up meanwhile."""
+    def taken_over(self, overwrite: bool) -> Manifest | None:
+        """After a storage error: the dataset of this plan, if another run published it and cleaned up meanwhile.
+
+        Raises StorageError where another run took the destination for another plan.
+        """
+        if self._publisher.holds_plan() or (overwrite and not self._is_prepared):
+            return None
         manifest = self._publisher.published()
-        if manifest is not None:
+        if manifest is None and self._is_prepared:
+            raise StorageError(TAKEN_OVER.format(self._storage.uri))
+        if manifest is not None and self._storage.get(PLAN_NAME) is None:
             # What this run's workers wrote since.
             self._storage.delete(BUILD_FOLDER)
         return manifest

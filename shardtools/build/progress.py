@@ -44,12 +44,16 @@ class BuildProgress:
         moved = self._moved()
         missing = [partition for partition in self._plan.partitions if not self._is_built(partition, moved)]
         if missing and moved:
-            # Another number of shards shifts every number after it: none may stay under its old one.
-            for staged, final in moved.items():
-                if self._storage.num_bytes(final) is not None and self._storage.num_bytes(staged) is None:
-                    self._storage.move(final, staged)
-            self._storage.delete(PUBLISHING_NAME)
+            with self._storage.exclusive():
+                self._take_back(moved)
         return missing
+
+    def _take_back(self, moved: dict[str, str]) -> None:
+        # Another number of shards shifts every number after it: none may stay under its old one.
+        for staged, final in moved.items():
+            if self._storage.num_bytes(final) is not None and self._storage.num_bytes(staged) is None:
+                self._storage.move(final, staged)
+        self._storage.delete(PUBLISHING_NAME)
 
     def numbered(self, receipts: Sequence[Receipt]) -> Iterator[Numbered]:
         """Every shard in dataset order; numbers are contiguous, of one width."""

@@ -27,6 +27,11 @@ from shardtools.sample import Reject
 from shardtools.storage import Storage, is_safe_name
 from shardtools.units import Budget, plural
 
+TAKEN_OVER = (
+    "expected {} to keep this run's plan, got it removed by another run that overwrites or has finished there; "
+    "let that run finish, then look at what is there before you run this command again"
+)
+
 
 class Publisher:
     """Publishes one plan's build; ``overwrite`` allows it to take another dataset's place."""
@@ -60,6 +65,20 @@ class Publisher:
         Raises DuplicateKeyError, BadSampleError over the budget, UsageError where another dataset was published meanwhile,
         StorageError where a shard is not what its receipt says, ShardtoolsError for a dataset without samples.
         """
+        with self._storage.exclusive():
+            if not self.holds_plan():
+                done = self.published()
+                if done is None:
+                    raise StorageError(TAKEN_OVER.format(self._storage.uri))
+                return done, []
+            return self._publish()
+
+    def holds_plan(self) -> bool:
+        """Whether the destination still holds this plan; another run with --overwrite removes it."""
+        stored = self._storage.get(PLAN_NAME)
+        return stored is not None and Plan.digest_of(stored) == self._plan.digest
+
+    def _publish(self) -> tuple[Manifest, list[str]]:
         done = None if self._overwrite else self.published()
         if done is not None:
             self.clean_up()

@@ -100,7 +100,7 @@ def build(
             manifest, warnings = publisher.publish()
     except ShardtoolsError as error:
         # The workers have ended by now, and with them all writing.
-        overtaking = place.taken_over() if place is not None and isinstance(error, StorageError) else None
+        overtaking = place.taken_over(options.overwrite) if place is not None and isinstance(error, StorageError) else None
         if overtaking is None:
             if place is not None:
                 place.forget_if_empty()

@@ -121,7 +121,9 @@ class FileReader:
             if error.errno not in _OF_THE_FILE:
                 raise StorageError(sentence_of("read", shown(path), error)) from error
             gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
-            remedy = "it was removed after planning, or is a link to nothing" if gone else "give this user the permission to read it"
+            denied = error.errno in (errno.EACCES, errno.EPERM)
+            remedy = "give this user the permission to read it" if denied else "something else took its place after planning"
+            remedy = "it was removed after planning, or is a link to nothing" if gone else remedy
             raise _RefusedError("unreadable", path, f"expected a readable file, got: {error.strerror}; {remedy}") from None
         if len(data) != num_bytes:
             got = f"more than {num_bytes}" if len(data) > num_bytes else str(len(data))

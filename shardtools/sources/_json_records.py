@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from shardtools.sample import HEAD_BYTES, MAX_NESTING, is_too_deep
-from shardtools.sources._lines import LineBlock
+from shardtools.sources._lines import JSON_SPACE, LineBlock
 
 _BOM = b"\xef\xbb\xbf"
 # orjson reads whole numbers outside 64 bits as floats; json keeps every digit.
@@ -112,7 +112,7 @@ def _parse_each(
 ) -> tuple[list[Record], list[bytes], list[int]]:
     values, kept, kept_offsets = [], [], []
     for line, offset in zip(lines, offsets, strict=True):
-        if not line.strip():
+        if not line.strip(JSON_SPACE):
             continue
         try:
             value = _parse_line(line, max_line_bytes)

@@ -9,6 +9,8 @@ from shardtools.sample import HEAD_BYTES
 from shardtools.sources._file_reader import shown
 from shardtools.sources._streams import DamagedStreamError, Window, decompressed, opened
 
+JSON_SPACE = b" \t\r\n"
+"""What JSON takes for white space; a line of nothing else is blank."""
 BLOCK_BYTES = 4 << 20
 # What is worked on at once: a block of nothing but newlines would otherwise cost a hundred times its length.
 _BLOCK_LINES = 16 << 10

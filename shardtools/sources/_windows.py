@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardtools.sources._lines import WHOLE_FILE, LineBlock, line_blocks
+from shardtools.sources._lines import JSON_SPACE, WHOLE_FILE, LineBlock, line_blocks
 from shardtools.sources._streams import DamagedStreamError, Window
 
 
@@ -79,6 +79,6 @@ def _record_offsets(root: str, file: LineFile, max_line_bytes: int) -> Iterator[
     blocks: Iterator[LineBlock] = line_blocks(root, file.window(), max_line_bytes)
     try:
         for block in blocks:
-            yield from (offset for offset, line in zip(block.offsets, block.lines, strict=True) if line.strip())
+            yield from (offset for offset, line in zip(block.offsets, block.lines, strict=True) if line.strip(JSON_SPACE))
     except DamagedStreamError:
         return

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from shardtools import plugins
@@ -67,6 +67,13 @@ class Storage(Protocol):
 
     def sync_names(self) -> None:
         """Returns when renames and removals in the dataset's own folder survive a loss of power."""
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keeps other runs out of what is done inside: one publication or clean-up at a time.
+
+        A run that dies leaves nothing locked. Raises StorageError when another holds it for a minute. Where the storage
+        cannot lock, nothing is kept out.
+        """
 
     def delete(self, name: str) -> None:
         """Remove an object or a folder of them. No error if it is gone already."""

@@ -1,11 +1,13 @@
 """Datasets in a folder of this machine or of a shared file system."""
 
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +19,8 @@ _T = TypeVar("_T")
 _HASH_BLOCK_BYTES = 1 << 20
 # New files follow the umask, like those of any other program.
 _FILE_MODE = 0o666
+_LOCK_SECONDS = 60.0
+_LOCK_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,18 @@ class Local:
         with one_sentence("write", self.uri):
             _sync_folder(self.local_path(MANIFEST_NAME))
 
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        with one_sentence("open", self.uri):
+            _make_folders(self.uri)
+            # The folder itself is locked: a lock file would be left over, or removed under another run's hands.
+            fd = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _lock(fd, self.uri)
+            yield
+        finally:
+            os.close(fd)
+
     def delete(self, name: str) -> None:
         path = self.local_path(name)
         with one_sentence("delete", path):
@@ -173,6 +189,20 @@ class LocalWriter:
 def _refuse_walk_error(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise StorageError(sentence_of("list", str(error.filename), error)) from error
+
+
+def _lock(fd: int, path: str) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StorageError(f"expected {path} to be free, got another run that is publishing there; let it finish") from None
+            time.sleep(_LOCK_POLL_SECONDS)
+        except OSError:
+            return  # a file system without such locks
 
 
 def _make_folders(path: str) -> None:

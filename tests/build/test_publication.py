@@ -5,6 +5,10 @@ Stops the worst a packer can do: exit 0 over a dataset with wrong shards, or the
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,3 +171,47 @@ def test_a_failed_run_of_which_nothing_is_built_does_not_stand_in_the_way(tmp_pa
         pack(bad, tmp_path / "out", budget="0")
     bad.write_text('{"a": 1}\n{"a": 2}\n')
     assert pack(bad, tmp_path / "out", budget="0").manifest.ledger.num_written == 2
+
+
+def test_a_second_overwrite_during_the_first_ones_removal_loses_nothing(lines, tmp_path, monkeypatch, digests):
+    """The first run must not go on deleting under names that the second has given to new shards meanwhile."""
+    pack(lines, tmp_path / "clean")
+    pack(lines, tmp_path / "out")
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from shardtools import plan; plan.MIN_PARTITION_BYTES = 4000\n"
+        "from test_publication import pack; pack(Path(sys.argv[2]), Path(sys.argv[3]), overwrite=True)\n"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(lines), str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(run.__file__).parents[2])}
+    real, second = Local.delete, []
+
+    def delete(self, name):
+        if name == "train-000003.tar" and not second:
+            second.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+            time.sleep(2)
+        real(self, name)
+
+    monkeypatch.setattr(Local, "delete", delete)
+    pack(lines, tmp_path / "out", overwrite=True)
+    _, stderr = second[0].communicate(timeout=60)
+    assert second[0].returncode == 0, stderr
+    assert digests(tmp_path / "out") == digests(tmp_path / "clean")
+    assert verify(str(tmp_path / "out")).findings == ()
+
+
+def test_a_run_whose_destination_is_taken_over_says_so(lines, tmp_path, monkeypatch):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"a": 1}\n')
+    real = run.BuildProgress.missing
+
+    def missing(self):
+        monkeypatch.setattr(run.BuildProgress, "missing", real)
+        pack(other, tmp_path / "out", overwrite=True)
+        return real(self)
+
+    monkeypatch.setattr(run.BuildProgress, "missing", missing)
+    with pytest.raises(ShardtoolsError, match="removed by another run"):
+        pack(lines, tmp_path / "out")
+    assert Manifest.parse((tmp_path / "out" / "shardtools.manifest").read_bytes()).ledger.num_written == 1
+    assert verify(str(tmp_path / "out")).findings == ()

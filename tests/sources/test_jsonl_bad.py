@@ -342,3 +342,11 @@ def test_a_budget_that_is_none_is_refused(text, one_sentence):
     with pytest.raises(UsageError, match="--max-bad as a count") as caught:
         Budget.parse(text)
     one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("line", [b"\x0b", b"\x0c", b" \t\x0b\r", b"\x1c"])
+def test_only_what_json_takes_for_white_space_is_a_blank_line(build, tmp_path, line):
+    source = tmp_path / "v.jsonl"
+    source.write_bytes(b'{"a":1}\n' + line + b'\n \t\r\n{"a":2}\n')
+    with pytest.raises(BadSampleError, match="line 2"):
+        build(source, tmp_path / "out", source=Jsonl())

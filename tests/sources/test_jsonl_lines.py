@@ -76,7 +76,7 @@ def expected_lines(text: bytes) -> list[Line]:
         data = line.removesuffix(b"\r")
         if offset == 0:
             data = data.removeprefix(BOM)
-        if data.strip():
+        if data.strip(b" \t\r\n"):
             found.append(Line(offset, data))
         offset += len(line) + 1
     return found
@@ -447,7 +447,7 @@ def bad_places(text: bytes) -> list[tuple[int, int]]:
     """Line number and byte offset of every line that is not blank, counted over the whole text."""
     numbered, offset = [], 0
     for number, line in enumerate(text.split(b"\n"), 1):
-        if line.removeprefix(BOM).strip():
+        if line.removeprefix(BOM).strip(b" \t\r\n"):
             numbered.append((number, offset))
         offset += len(line) + 1
     return numbered
