@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 import zstandard
 
@@ -44,7 +45,8 @@ class Destination:
                     f"expected the finished dataset in {self._storage.uri} to be whole, got {name} missing or of another size; "
                     "restore the file, or --overwrite to pack it again"
                 )
-        self._publisher.clean_up()
+        with self._storage.exclusive():
+            self._publisher.clean_up()
         return manifest
 
     def prepare(self, overwrite: bool) -> None:
@@ -81,15 +83,21 @@ class Destination:
         manifest = self._publisher.published()
         if manifest is None and self._is_prepared:
             raise StorageError(TAKEN_OVER.format(self._storage.uri))
-        if manifest is not None and self._storage.get(PLAN_NAME) is None:
-            # What this run's workers wrote since.
-            self._storage.delete(BUILD_FOLDER)
+        if manifest is not None:
+            with self._storage.exclusive():
+                if self._storage.get(PLAN_NAME) is None:
+                    # What this run's workers wrote since.
+                    self._storage.delete(BUILD_FOLDER)
         return manifest
 
     def forget_if_empty(self) -> None:
         """After a failed run: a plan of which nothing is built yet must not stand in the way of the corrected command."""
-        if self._is_new_here and not BuildProgress(self._storage, self._plan).has_receipts():
-            self._storage.delete(BUILD_FOLDER)
+        if not self._is_new_here:
+            return
+        # What went wrong before matters more than what may go wrong here.
+        with suppress(StorageError), self._storage.exclusive():
+            if self._publisher.holds_plan() and not BuildProgress(self._storage, self._plan).has_receipts():
+                self._storage.delete(BUILD_FOLDER)
 
     def stale_warning(self, newest_ns: int) -> list[str]:
         """A warning where inputs were modified after this plan's dataset was published, though names and sizes are the same."""
