@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shuffled_engine import Shuffled
 
 from shardtools import plan as plan_module
 from shardtools.engines.processes import Processes
@@ -22,24 +23,6 @@ FORMATS = {"wds": Wds(), "mds": Mds(hashes=("sha1", "xxh64")), "mds-zstd": Mds(c
 GOLDEN_WDS = "f976b772663e5f49fd0104102b44385a8e52f1042fdbdc632b84d95510ca120f"
 GOLDEN_MDS = "160f223e1cceddbececfcea045aa11a7df9bbbac641dcb52ba3f3ba608b97913"
 GOLDEN_INDEX = "6d1bbd6b355f32c7b5c514544db6f91bd0bc943f944b38ef836ed7fbf9b873ff"
-
-
-class Shuffled:
-    """Runs the items in an order of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def run(self, task, items, *rest) -> None:
-        mixed = list(items)
-        random.Random(self._seed).shuffle(mixed)
-        Serial().run(task, mixed, *rest)
 
 
 class Twice(Serial):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from shuffled_engine import Shuffled
 
 from shardtools import plan as plan_module
 from shardtools.build.run import Listener
@@ -38,24 +39,6 @@ GOLDEN_WDS = "183d4c5494d4e4873f2e1e0e26fa1b3b9a372598bd79218438b9fc85e86ab9c4"
 GOLDEN_WDS_MAP = "4e31d9f9d0a41cf9ef1cf7ec16c3f43c676a714fe3f213072a1c88b1b2af2216"
 GOLDEN_MDS = "c4400b6fb3afa851cf2f4327dd39f56c15ec9e91e4280cc1fdbba6aca1b6da16"
 GOLDEN_INDEX = "c7e80fb9d2e6c89d3e0d88ed4f547911a3b24f356d77a074bb4ca642a741fd00"
-
-
-class Shuffled:
-    """Runs the items in an order of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def run(self, task, items, *rest) -> None:
-        mixed = list(items)
-        random.Random(self._seed).shuffle(mixed)
-        Serial().run(task, mixed, *rest)
 
 
 def make_records(count: int, seed: int = 1, longest: int = 300) -> list[dict[str, Any]]:
