@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import xxhash
 
@@ -11,9 +11,8 @@ DIGEST_BYTES = 16
 _BUCKET_DIGESTS = 1 << 20
 
 
-def key_digest(key: bytes) -> bytes:
-    """The 16-byte XXH3-128 digest of a key; keys that share one are compared themselves before anything is refused."""
-    return xxhash.xxh3_128_digest(key)
+key_digest: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
+"""The 16-byte XXH3-128 digest of a key; keys that share one are compared themselves before anything is refused."""
 
 
 class DigestRun(Sequence[bytes]):

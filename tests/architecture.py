@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "shardtools"
 FLOORS = (
     {"errors", "units"},
-    {"keys", "sample", "extents", "plan", "manifest", "duplicates", "plugins"},
+    {"keys", "sample", "extents", "plan", "manifest", "duplicates", "digests", "plugins"},
     {"storage"},
     {"formats"},
     {"datasets"},
@@ -34,8 +34,9 @@ HOMES = {
     "boto3": ("storage.s3",),
     "botocore": ("storage.s3",),
     "pyarrow": ("sources.parquet", "sources.csv"),
-    "tokenizers": ("transforms.tokenize",),
-    "gigatoken": ("transforms.tokenize",),
+    "tokenizers": ("transforms._tokenize_hf",),
+    "gigatoken": ("transforms._tokenize_gigatoken",),
+    "jinja2": ("transforms._chat_template",),
     "transformers": (),
     "PIL": ("transforms.images", "loaders", "verify", "bench", "explore._images"),
     "ray": ("engines.ray",),

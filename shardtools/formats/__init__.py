@@ -3,11 +3,19 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from shardtools.formats import _tar
 from shardtools.sample import Batch, Field, RejectSink
 from shardtools.storage import ObjectWriter
 
+if TYPE_CHECKING:  # packing to WDS does without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+TarMember = _tar.Member
+tar_entries = _tar.entries
+"""The entries of an archive as they are, for those who judge what other readers make of them."""
 MDS_INDEX_NAME = "index.json"
 MDS_CONFIG_KEYS = (
     "column_encodings",
@@ -105,6 +113,30 @@ class StoredSample(NamedTuple):
     values: dict[str, memoryview]
 
 
+class Columns(NamedTuple):
+    """Neighbouring samples of a shard without a fault, by columns. Values are stretches of the (uncompressed) shard."""
+
+    keys: list[bytes]
+    """[n]; where keys are not stored, the row's number."""
+    offsets: list[int]
+    """[n]: where each sample begins."""
+    field_sets: list[str]
+    """[n]: the names of each sample's fields, by ``joined_names``."""
+    firsts: list[int]
+    """[n + 1]: the values of sample ``i`` are ``firsts[i]`` up to ``firsts[i + 1]``, in the order of its field set."""
+    begins: "npt.NDArray[np.int64]"
+    """[v]: where each value begins."""
+    ends: "npt.NDArray[np.int64]"
+    key_value: int | None = None
+    """Which value of each sample is its key; None where the key is no value."""
+    is_dense: bool = False
+    """Every sample has the same fields, and its values follow each other without a gap."""
+
+
+class UnprovenError(Exception):
+    """The quick look at a shard cannot say that it is sound: the slow one has to say what is wrong, if anything is."""
+
+
 class Fault(NamedTuple):
     """One way in which a shard is not as it should be."""
 
@@ -171,6 +203,13 @@ class ShardFormat(Protocol):
         """The samples of a shard that may be damaged in any way; every fault is reported, and reading goes on where it can.
 
         Allocates nothing by sizes the shard declares and runs nothing it holds.
+        """
+
+    def columns(self, shard: memoryview, audit: Audit) -> Iterator[Columns]:
+        """What ``audit`` finds in a shard without any fault, many times as fast. Reports nothing.
+
+        Raises UnprovenError at anything out of the ordinary, be it a fault or only rare: what was yielded before counts for
+        nothing then.
         """
 
     def decode(self, field: Field, data: bytes) -> Any:

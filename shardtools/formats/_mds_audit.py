@@ -18,9 +18,9 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
         audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound MDS header, got one where {damage.message}"))
         return
     audit.data_end = len(shard)
-    _check_config(shard, header, int(offsets[0]), audit)
+    check_config(shard, header, int(offsets[0]), audit)
     names, sizes = header.config["column_names"], header.config["column_sizes"]
-    checks = _checks(header, audit)
+    value_checks = checks(header, audit)
     for i in range(len(offsets) - 1):
         begin = int(offsets[i])
         try:
@@ -30,7 +30,7 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
             audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound sample {i}, got one where {damage.message}"))
             continue
         key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column in values else f"{i:08d}"
-        for name, encoding, check in checks:
+        for name, encoding, check in value_checks:
             if (problem := check(values[name])) is not None:
                 audit.on_fault(Fault("undecodable-value", begin, key, f"column {name!r} ({encoding}): {problem}"))
         if audit.own and key_column in values and not (len(key) <= keys.MAX_KEY_BYTES and keys.KEY.fullmatch(bytes(values[key_column]))):
@@ -38,7 +38,8 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
         yield StoredSample(key, begin, values)
 
 
-def _checks(header: ShardHeader, audit: Audit) -> list[tuple[str, str, _values.Check]]:
+def checks(header: ShardHeader, audit: Audit) -> list[tuple[str, str, _values.Check]]:
+    """Column, encoding and check of every column whose values can be wrong; the others that cannot be told go to ``audit.unchecked``."""
     found = []
     for name, encoding in zip(header.config["column_names"], header.config["column_encodings"], strict=True):
         try:
@@ -53,7 +54,7 @@ def _checks(header: ShardHeader, audit: Audit) -> list[tuple[str, str, _values.C
     return found
 
 
-def _check_config(shard: memoryview, header: ShardHeader, end: int, audit: Audit) -> None:
+def check_config(shard: memoryview, header: ShardHeader, end: int, audit: Audit) -> None:
     """The header's description against its own rules, the index, and the bytes this package writes."""
     config = header.config
     begin = 4 * (int.from_bytes(shard[:4], "little") + 2)

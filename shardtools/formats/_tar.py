@@ -27,6 +27,7 @@ _OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
 _PAX_LENGTH = re.compile(rb"[0-9]{1,9} ")
 _MAX_EXTENSION_BYTES = 1 << 20
 _COMPARED_BYTES = 1 << 20
+_SPARSE = "a sparse member, whose holes readers see in different ways: pack it again without --sparse"
 
 
 def header(name: bytes, num_bytes: int) -> bytes:
@@ -126,7 +127,7 @@ def entries(archive: memoryview) -> Iterator[Member]:
             offset = following
             continue
         if kind == b"S":
-            raise DamagedShardError("a sparse member, whose holes readers see in different ways: pack it again without --sparse", offset)
+            raise DamagedShardError(_SPARSE, offset)
         if kind not in (*_REGULAR, *_WITHOUT_DATA, b"g"):
             raise DamagedShardError(f"a member of unknown type {kind!r}", offset)
         yield Member(long_name if long_name is not None else _name(block), start, data_offset, num_bytes, kind)
@@ -188,6 +189,8 @@ def _extension(kind: bytes, data: bytes, offset: int, long_name: bytes | None) -
         if head is None or end <= head.end() or end > len(data) or data[end - 1 : end] != b"\n":
             raise DamagedShardError("an extension header cannot be parsed", offset)
         name, _, value = data[head.end() : end - 1].partition(b"=")
+        if name.startswith(b"GNU.sparse."):
+            raise DamagedShardError(_SPARSE, offset)
         if name == b"path":
             long_name = value
         elif name == b"size":

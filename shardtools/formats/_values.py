@@ -49,6 +49,8 @@ def check(encoding: str) -> Check | None:
         return _check_magic(encoding, IMAGE_MAGIC[encoding])
     if encoding == "json":
         return _check_json
+    if encoding == "str":
+        return _check_text
     if encoding == "bytes" or is_opaque(encoding) or (encoding not in _DECIMALS and fixed_bytes(encoding) is not None):
         return None
     return _check_by_decoding(encoding)
@@ -79,6 +81,14 @@ def _check_json(value: memoryview) -> str | None:
     except orjson.JSONDecodeError:
         # The reference reader also takes NaN, so what it takes passes.
         return _check_by_decoding("json")(value)
+    return None
+
+
+def _check_text(value: memoryview) -> str | None:
+    try:
+        str(value, "utf-8")
+    except UnicodeDecodeError as error:
+        return undecodable("str", bytes(value), error)
     return None
 
 

@@ -69,7 +69,7 @@ def _check_names(run: _Run, key: str, field: str, member: _tar.Member, audit: Au
     def fault(kind: str, detail: str) -> None:
         audit.on_fault(Fault(kind, member.offset, key, detail))
 
-    if key.startswith("/") or ".." in key.split("/"):
+    if key.startswith("/") or b".." in member.name.split(b"/"):
         fault("unsafe-name", f"expected a name below the dataset, got {_shown(member)}")
     elif audit.own and not (len(key) <= keys.MAX_KEY_BYTES and keys.KEY.fullmatch(key.encode("utf-8", "surrogateescape"))):
         fault("illegal-key", f"expected a key every reader takes, got {_shown(member)}")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import zstandard
 
 from shardtools.errors import UsageError
-from shardtools.formats import MAX_MDS_BYTES, MDS_INDEX_NAME, Audit, ShardFacts, StoredSample, _mds_audit, _values
+from shardtools.formats import MAX_MDS_BYTES, MDS_INDEX_NAME, Audit, Columns, ShardFacts, StoredSample, _mds_audit, _mds_columns, _values
 from shardtools.formats._mds_rows import MdsEncoder
 from shardtools.formats._mds_shard import MdsShardFile, ShardHeader, parse_header, split_row
 from shardtools.formats._mds_values import codec
@@ -74,8 +74,9 @@ class Mds:
         return MdsShardFile(self._header(fields, shard_bytes), output)
 
     def index(self, fields: Sequence[Field], shard_bytes: int | None, shards: Sequence[tuple[str, ShardFacts]]) -> bytes:
-        config = self._header(fields, shard_bytes).config
-        entries = [{**config, "samples": facts.num_samples, **_named(name, facts)} for name, facts in shards]
+        # Shards that were packed elsewhere bring their own description along.
+        own = {} if all("config" in facts.details for _, facts in shards) else self._header(fields, shard_bytes).config
+        entries = [{**facts.details.get("config", own), "samples": facts.num_samples, **_named(name, facts)} for name, facts in shards]
         return json.dumps({"shards": entries, "version": 2}, sort_keys=True).encode()
 
     def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
@@ -89,6 +90,9 @@ class Mds:
 
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         return _mds_audit.samples(shard, audit, self.key_column)
+
+    def columns(self, shard: memoryview, audit: Audit) -> Iterator[Columns]:
+        return _mds_columns.columns(shard, audit, self.key_column)
 
     def decode(self, field: Field, data: bytes) -> Any:
         return _values.decode(field.encoding, data)
@@ -134,6 +138,11 @@ class Mds:
         if limit <= header.base_bytes:
             raise UsageError(f"expected a shard size above the {header.base_bytes} bytes an empty MDS shard takes, got {shard_bytes}")
         return limit - header.base_bytes
+
+
+def shard_config(shard: memoryview) -> dict[str, Any]:
+    """What an (uncompressed) shard's header says of it, by MDS_CONFIG_KEYS. Raises DamagedShardError."""
+    return parse_header(shard)[0].config
 
 
 def _named(name: str, facts: ShardFacts) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from shardtools.formats import (
     MEMBER_ENCODINGS,
     Audit,
     Chunk,
+    Columns,
     ShardFacts,
     StoredSample,
     _pieces,
@@ -77,8 +78,22 @@ class Wds:
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         return _wds_audit.samples(shard, audit)
 
+    def columns(self, shard: memoryview, audit: Audit) -> Iterator[Columns]:
+        # Only here: packing does without numpy.
+        from shardtools.formats import _wds_columns
+
+        return _wds_columns.columns(shard, audit)
+
     def decode(self, field: Field, data: bytes) -> Any:
         return _text_values.decode(field.encoding, data)
+
+
+Member = _tar.Member
+
+
+def members(archive: memoryview) -> Iterator[Member]:
+    """Every entry of an archive in order, folders and links too. Raises DamagedShardError."""
+    return _tar.entries(archive)
 
 
 class WdsEncoder:
