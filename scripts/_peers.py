@@ -3,6 +3,7 @@
 Each prints the seconds its loop took, its imports not counted, as the last line of standard output.
 """
 
+import glob
 import json
 import os
 import sys
@@ -27,7 +28,7 @@ DOCS_COLUMNS = {
 
 def pairs_to_wds(source: str, destination: str) -> Callable[[], None]:
     """JPEG and JSON pairs through ``webdataset.ShardWriter``, the bytes passed through as they are."""
-    import webdataset  # type: ignore[import-untyped]
+    import webdataset
 
     def loop() -> None:
         pattern = os.path.join(destination, "train-%06d.tar")
@@ -57,6 +58,19 @@ def jsonl_to_mds(source: str, destination: str) -> Callable[[], None]:
     return loop
 
 
+def iterate_wds(source: str, _: str) -> Callable[[], None]:
+    """Every sample of every shard through ``webdataset.WebDataset``, undecoded."""
+    import webdataset
+
+    shards = sorted(glob.glob(f"{source}/*.tar"))
+
+    def loop() -> None:
+        for _ in webdataset.WebDataset(shards, shardshuffle=False):
+            pass
+
+    return loop
+
+
 def _stems(source: str) -> Iterator[str]:
     """Relative paths without their extension, sorted."""
     for folder, subfolders, names in os.walk(source):
@@ -68,7 +82,7 @@ def _stems(source: str) -> Iterator[str]:
                 yield os.path.join(relative, stem)
 
 
-PEERS = {"pairs-to-wds": pairs_to_wds, "jsonl-to-mds": jsonl_to_mds}
+PEERS = {"pairs-to-wds": pairs_to_wds, "jsonl-to-mds": jsonl_to_mds, "iterate-wds": iterate_wds}
 
 
 def main() -> None:

@@ -110,6 +110,12 @@ class Manifest:
     def format_name(self) -> str:
         return str(self.recipe["format"]["name"])
 
+    @property
+    def is_canonical(self) -> bool:
+        """Whether every shard is demanded to be byte for byte what this package writes: true but for shards that came from elsewhere."""
+        source = self.recipe.get("source")
+        return not (isinstance(source, dict) and source.get("canonical") is False)
+
     def names(self) -> list[str]:
         """Every file of the dataset but the manifest itself."""
         return [shard.name for shard in self.shards] + [file.name for file in self.files]
@@ -139,7 +145,10 @@ class Manifest:
             raise ManifestError(
                 f"expected {MANIFEST_NAME} to end in the SHA-256 of its text, got a text that was cut or edited; restore the file"
             )
-        content = json.loads(text + "\n}")
+        try:
+            content = json.loads(text + "\n}")
+        except (ValueError, RecursionError) as error:
+            raise ManifestError(f"expected {MANIFEST_NAME} to be JSON text, got {error}; restore the file") from None
         kind = content.get("format") if isinstance(content, dict) else None
         if kind != FORMAT:
             raise ManifestError(f"expected a manifest of format {FORMAT}, got {kind!r}; use a matching version")

@@ -44,9 +44,13 @@ class Recipe:
     fields: tuple[Field, ...]
     limit: ShardLimit
     shuffle_seed: int | None = None
+    sidecars: tuple[str, ...] = ()
+    """Readers whose index files are published too, sorted."""
 
     def as_json(self) -> dict[str, Any]:
         """The recipe as plain data, the form it has in plan and manifest."""
+        # Left out where there are none: what was packed before they were known has the same plan.
+        sidecars = {"sidecars": list(self.sidecars)} if self.sidecars else {}
         return {
             "source": plugins.options(self.source),
             "format": plugins.options(self.format),
@@ -54,6 +58,7 @@ class Recipe:
             "shard_bytes": self.limit.num_bytes,
             "shard_samples": self.limit.num_samples,
             "shuffle_seed": self.shuffle_seed,
+            **sidecars,
         }
 
 
@@ -88,10 +93,7 @@ class Plan:
 
     @classmethod
     def make(cls, recipe: Recipe, partitions: list[Partition]) -> "Plan":
-        digest = hashlib.sha256(json.dumps(recipe.as_json(), sort_keys=True).encode())
-        for partition in partitions:
-            digest.update(partition.identity_digest().encode())
-        return cls(recipe, partitions, digest.hexdigest())
+        return cls(recipe, partitions, plan_digest(recipe.as_json(), partitions))
 
     def serialize(self) -> bytes:
         """One JSON line with digest and recipe, then a line per extent; zstd-compressed."""
@@ -126,6 +128,14 @@ class Plan:
             if names:
                 found.append(f"{len(names)} inputs {word}: {shown}{', ...' if len(names) > _MAX_DIFFERENCES else ''}")
         return found or ["the same extents in another order"]
+
+
+def plan_digest(recipe: dict[str, Any], partitions: Iterable[Partition]) -> str:
+    """The digest of the plan that cuts the input of a recipe, given as plain data, into these partitions."""
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
+    for partition in partitions:
+        digest.update(partition.identity_digest().encode())
+    return digest.hexdigest()
 
 
 def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None) -> int:

@@ -14,7 +14,7 @@ import os
 import pkgutil
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 import shardtools
 from shardtools.errors import UsageError
@@ -49,6 +49,31 @@ def make(package: str, name: str, words: Mapping[str, str], flag: str) -> Any:
     if hasattr(plugin, "from_options"):
         return plugin.from_options(words)
     return plugin(**{word: _parsed(fields[word], text) for word, text in words.items()})
+
+
+def restored(package: str, plain: Mapping[str, Any]) -> Any:
+    """The plug-in of which ``options`` made this plain data, also after a way through JSON.
+
+    What a plug-in settles by itself is settled anew. Raises UsageError for data of which no plug-in can be made.
+    """
+    try:
+        return _restored(load(package, plain["name"]), {name: value for name, value in plain.items() if name != "name"})
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"expected the options of one of shardtools.{package}, got others ({type(error).__name__}: {error})") from None
+
+
+def _restored(kind: Any, plain: Any) -> Any:
+    """The value of an annotated type: a dataclass, a tuple of one kind, one of them or None, or what JSON has itself."""
+    kinds = [inner for inner in get_args(kind) if inner is not NoneType]
+    if plain is None or (not kinds and not dataclasses.is_dataclass(kind)):
+        return plain
+    if get_origin(kind) is tuple:
+        return tuple(_restored(kinds[0], value) for value in plain)
+    if kinds:
+        return _restored(kinds[0], plain)
+    hints = get_type_hints(kind)
+    settled = {field.name for field in dataclasses.fields(kind) if not field.init}
+    return kind(**{name: _restored(hints[name], value) for name, value in plain.items() if name not in settled})
 
 
 def _parsed(field: "dataclasses.Field[Any]", text: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardtools import plugins
+from shardtools.build.sidecars import parse_kinds, refuse_unfit
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
 from shardtools.plan import ShardLimit
@@ -29,6 +30,8 @@ class Order:
     shuffle_seed: int | None = None
     encodings: dict[str, str] = field(default_factory=dict)
     """MDS encodings by field, in place of the inferred ones."""
+    sidecars: tuple[str, ...] = ()
+    """Of ``sidecars.KINDS``, sorted."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class OrderWords:
     shard_samples: int | None = None
     shuffle: bool = False
     seed: int | None = None
+    sidecars: str | None = None
 
 
 def order_of(inputs: Sequence[Input], words: OrderWords) -> Order:
@@ -56,12 +60,15 @@ def order_of(inputs: Sequence[Input], words: OrderWords) -> Order:
     format_: ShardFormat = plugins.make("formats", words.format, words.format_options, "--to")
     if words.columns is not None and format_.index_name is None:
         raise UsageError(f"expected no --columns with --to {words.format}, got it; leave it out")
+    sidecars = parse_kinds(words.sidecars)
+    refuse_unfit(sidecars, format_)
     return Order(
         source=source,
         format=format_,
         limit=limit_of(None if words.shard_size is None else parse_bytes(words.shard_size), words.shard_samples),
         shuffle_seed=words.seed,
         encodings={} if words.columns is None else parse_pairs(words.columns, "--columns"),
+        sidecars=sidecars,
     )
 
 

@@ -61,7 +61,10 @@ class BuildProgress:
         number = 0
         for receipt in receipts:
             for k, shard in enumerate(receipt.shards):
-                yield self._names.staged(receipt.partition, k), self._plan.recipe.format.shard_name(number, width), shard
+                name = self._plan.recipe.format.shard_name(number, width)
+                # Shards that were packed elsewhere may be compressed though the dataset as a whole is not.
+                suffix = shard.facts.details.get("name_suffix", "")
+                yield self._names.staged(receipt.partition, k), f"{name}{suffix}", shard
                 number += 1
 
     def is_right(self, name: str, shard: StagedShard) -> bool:

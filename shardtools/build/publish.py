@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from shardtools.build.progress import BuildProgress, Numbered, read_publishing
 from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME, PUBLISHING_NAME, REPLACED_NAME, Receipt
+from shardtools.build.sidecars import KINDS, StoredTar, names_of, sidecar_files
 from shardtools.build.write import over_budget
 from shardtools.duplicates import key_digest, num_twins, repeats
 from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError, UsageError
@@ -133,7 +134,8 @@ class Publisher:
         lines = read_publishing(self._storage)
         if lines and self.read_manifest() is None:
             index_names = {name for name in [self._plan.recipe.format.index_name, "index.json"] if name is not None}
-            for name in [*(line.split("\t")[1] for line in lines), OFFSETS_NAME, REJECTS_NAME, *sorted(index_names)]:
+            shard_names = [line.split("\t")[1] for line in lines]
+            for name in [*shard_names, OFFSETS_NAME, REJECTS_NAME, *sorted(index_names | names_of(KINDS, shard_names))]:
                 self._delete_file(name)
 
     def _make_room(self) -> None:
@@ -176,17 +178,21 @@ class Publisher:
             self._storage.delete(name)
 
     def _put_files(self, receipts: Sequence[Receipt], shards: Sequence[Numbered]) -> Iterator[FileEntry]:
-        recipe = self._plan.recipe
-        files = {OFFSETS_NAME: b"".join(shard.facts.offsets.tobytes() for _, _, shard in shards)}
-        rejects = [reject for receipt in receipts for reject in receipt.rejects]
-        if rejects:
-            files[REJECTS_NAME] = b"".join(map(_reject_line, rejects))
-        if recipe.format.index_name is not None:
-            facts = [(final, shard.facts) for _, final, shard in shards]
-            files[recipe.format.index_name] = recipe.format.index(recipe.fields, recipe.limit.num_bytes, facts)
-        for name, data in files.items():
+        for name, data in self._files(receipts, shards):
             self._storage.put(name, data)
             yield FileEntry.of(name, data)
+
+    def _files(self, receipts: Sequence[Receipt], shards: Sequence[Numbered]) -> Iterator[tuple[str, bytes]]:
+        recipe = self._plan.recipe
+        facts = [(final, shard.facts) for _, final, shard in shards]
+        yield OFFSETS_NAME, b"".join(shard.offsets.tobytes() for _, shard in facts)
+        rejects = [reject for receipt in receipts for reject in receipt.rejects]
+        if rejects:
+            yield REJECTS_NAME, b"".join(map(_reject_line, rejects))
+        tars = [StoredTar(final, shard.num_bytes, shard.offsets) for final, shard in facts]
+        yield from sidecar_files(recipe.sidecars, self._storage.uri, tars)
+        if recipe.format.index_name is not None:
+            yield recipe.format.index_name, recipe.format.index(recipe.fields, recipe.limit.num_bytes, facts)
 
     def _check_budget(self, receipts: Sequence[Receipt]) -> None:
         ledger = sum((receipt.ledger for receipt in receipts), Ledger())

@@ -69,7 +69,7 @@ def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | No
     spread = _spread(engine) if engine is not None else spread_here
     survey = order.source.survey(SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings))
     survey.notes += parts_note(survey.partitions, limit, survey.expected_bytes)
-    recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed)
+    recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed, order.sidecars)
     return PlannedBuild(Plan.make(recipe, survey.partitions), survey, tuple(given.root for given in inputs))
 
 

@@ -20,6 +20,8 @@ _COMMANDS = {
     "verify": "Prove that a dataset is whole and sound.",
     "inspect": "Show what a dataset is and what is in it.",
     "extract": "Turn shards back into files.",
+    "index": "Make index, manifest and sidecars again from sound shards.",
+    "merge": "Make one dataset of several.",
 }
 
 

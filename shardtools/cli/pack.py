@@ -44,6 +44,7 @@ class RunWords:
     option("--shard-samples", type=int, metavar="N", help="Samples in every shard, in place of a size."),
     option("--compression", of="format", metavar="zstd[:LEVEL]", help="Compress MDS shards."),
     option("--hashes", of="format", metavar="NAMES", help="Hashes in MDS's index.json: sha1,xxh64."),
+    option("--sidecars", metavar="NAMES", help="Index files of other readers of WDS: dali,wids,energon."),
     into="order",
 )
 @options("Output", option("--overwrite", is_flag=True, help="Replace the dataset at DST once the new one is built."), into="run")

@@ -3,10 +3,11 @@
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._mds_index import IndexedFile, IndexEntry
 from shardtools.datasets._open import survey_dataset
+from shardtools.datasets._unpack import MAX_HELD_BYTES
 from shardtools.errors import UsageError
 from shardtools.storage import is_safe_name
 
-__all__ = ["Dataset", "IndexEntry", "IndexedFile", "Problem", "Shard", "is_safe_name", "open_dataset", "survey_dataset"]
+__all__ = ["MAX_HELD_BYTES", "Dataset", "IndexEntry", "IndexedFile", "Problem", "Shard", "is_safe_name", "open_dataset", "survey_dataset"]
 
 
 def open_dataset(uri: str) -> Dataset:

@@ -25,7 +25,7 @@ class Problem:
     """Samples cannot be read, or not those that are meant."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shard:
     """One shard of an opened dataset."""
 
@@ -41,7 +41,7 @@ class Shard:
     compression: str | None = None
     """``gzip``, ``zstd``, or the name of one that cannot be read."""
     entry: IndexEntry | None = None
-    """What ``index.json`` says, for MDS."""
+    """What ``index.json`` says, for MDS; None where a shard was named by itself and no index beside it names it."""
     is_keyless: bool = False
     """No column holds the keys: samples are named ``{shard:05d}/{row:08d}``."""
 
@@ -58,6 +58,8 @@ class Dataset:
     manifest: Manifest | None
     """None for a foreign dataset."""
     problems: tuple[Problem, ...] = ()
+    is_selection: bool = False
+    """Its shards were named one by one or by a pattern: what else lies beside them is none of it."""
 
     @property
     def storage(self) -> Storage:
@@ -70,8 +72,11 @@ class Dataset:
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def stored(self, shard: Shard) -> memoryview:
-        """The stored file, mapped. Raises StorageError if it is not there or no regular file."""
-        return self.stored_file(shard.name)
+        """The stored file, safe from what happens to it meanwhile where it is at most ``MAX_HELD_BYTES`` long, else mapped.
+
+        Raises StorageError if it is not there or no regular file, DamagedShardError where it becomes shorter meanwhile.
+        """
+        return _unpack.held(self.storage, shard.name)
 
     def stored_file(self, name: str) -> memoryview:
         """Any file of the dataset, mapped. Raises StorageError if it is not there or no regular file."""
@@ -88,7 +93,7 @@ class Dataset:
     def samples(self, shard: Shard) -> Iterator[StoredSample]:
         """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError."""
         try:
-            yield from self.named(shard, shard.format.stored_samples(self.unpacked(shard, self.stored(shard))))
+            yield from self.named(shard, shard.format.stored_samples(self.unpacked(shard, self.stored_file(shard.name))))
         except DamagedShardError as damage:
             raise DamagedShardError(f"the shard {shard.name} is damaged: {damage.message}; restore it", damage.offset) from None
 

@@ -5,7 +5,7 @@ Source: github.com/mosaicml/streaming, streaming/base/format/mds/writer.py and r
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardtools.formats import MDS_CONFIG_KEYS
@@ -40,6 +40,13 @@ class IndexEntry:
         """Encodings by column name, in column order."""
         return dict(zip(self.config["column_names"], self.config["column_encodings"], strict=True))
 
+    def below(self, prefix: str) -> "IndexEntry":
+        """The same shard under names that begin outside the index's own folder; ``prefix`` is that folder, with its ``/``."""
+        if not prefix:
+            return self
+        compressed = None if self.compressed is None else replace(self.compressed, name=prefix + self.compressed.name)
+        return replace(self, raw=replace(self.raw, name=prefix + self.raw.name), compressed=compressed)
+
 
 @dataclass(frozen=True)
 class IndexProblem:
@@ -70,7 +77,7 @@ def names_shards(data: bytes) -> bool:
 def parse_index(data: bytes) -> Index:
     """Never raises: an index of any content gives its problems."""
     try:
-        content = json.loads(data)
+        content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         return Index((), (IndexProblem(None, f"expected JSON text, got {plural(len(data), 'byte')} that are none: {error}", True),))
     shards = content.get("shards") if isinstance(content, dict) else None
@@ -110,7 +117,16 @@ def _faults(entry: Any) -> list[tuple[str, bool]]:
         found += _file_faults(entry["zip_data"], "zip_data")
     if (entry["zip_data"] is None) != (entry["compression"] is None):
         found.append(("expected zip_data where there is a compression and nowhere else, got one without the other", True))
-    return found
+    return found or _name_faults(entry)
+
+
+def _name_faults(entry: dict[str, Any]) -> list[tuple[str, bool]]:
+    """The reader makes the one name from the other only when it is there, so that a wrong one shows late."""
+    if entry["zip_data"] is None:
+        return []
+    expected = f"{entry['raw_data']['basename']}.{entry['compression'].partition(':')[0]}"
+    got = entry["zip_data"]["basename"]
+    return [] if got == expected else [(f"expected the compressed file to be named {expected}, got {got!r}", False)]
 
 
 def _column_faults(entry: dict[str, Any]) -> list[tuple[str, bool]]:

@@ -2,26 +2,34 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 
 from shardtools import plugins
 from shardtools.datasets._dataset import Dataset, Problem, Shard
-from shardtools.datasets._mds_index import Index, IndexEntry, names_shards, parse_index
+from shardtools.datasets._foreign import foreign_dataset, index_problems
+from shardtools.datasets._mds_index import Index, IndexEntry, parse_index
+from shardtools.datasets._selection import file_dataset, is_pattern, is_shard_name, selected_dataset
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME, ShardFormat
 from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, FileEntry, Manifest, ManifestError, ShardEntry
 from shardtools.sample import Field
 from shardtools.storage import Storage, is_safe_name, open_storage
 
-_KEY_COLUMN = "key"
 _PLAN_NAME = f"{PRIVATE_FOLDER}/build/plan"
-_WDS_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 
 def survey_dataset(uri: str) -> Dataset:
-    """The dataset at ``uri``, however damaged what describes it is; its ``problems`` say how. Raises UsageError where there is none."""
+    """The dataset at ``uri``, however damaged what describes it is; its ``problems`` say how. Raises UsageError where there is none.
+
+    ``uri`` is a folder, one shard file, or a pattern of shards or folders: brace lists, wildcards, several joined by ``::``.
+    What is there by that very name is no pattern.
+    """
+    path = uri.removeprefix("file://")
+    if is_pattern(path) and not os.path.lexists(path):
+        return selected_dataset(uri)
     storage = open_storage(uri)
+    if os.path.isfile(storage.uri) and is_shard_name(storage.uri):
+        return file_dataset(storage.uri)
     _refuse_no_folder(storage)
     text = storage.get(MANIFEST_NAME)
     problems: list[Problem] = []
@@ -30,10 +38,10 @@ def survey_dataset(uri: str) -> Dataset:
             return _published(storage, Manifest.parse(text))
         except ManifestError as error:
             problems.append(Problem("manifest-damaged", MANIFEST_NAME, str(error), True))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, UsageError) as error:
             detail = f"expected the parts of a manifest, got others ({type(error).__name__}: {error}); restore the file"
             problems.append(Problem("manifest-damaged", MANIFEST_NAME, detail, True))
-    foreign = _foreign(storage)
+    foreign = foreign_dataset(storage)
     if foreign is None and problems:
         foreign = Dataset(storage.uri, "unknown", (), (), None)
     if foreign is None:
@@ -43,8 +51,8 @@ def survey_dataset(uri: str) -> Dataset:
 
 def _refuse_no_folder(storage: Storage) -> None:
     if not os.path.isdir(storage.uri):
-        got = "a file" if os.path.exists(storage.uri) else "nothing of that name"
-        raise UsageError(f"expected the folder of a dataset at {storage.uri}, got {got}")
+        got = "a file that is neither" if os.path.exists(storage.uri) else "nothing of that name"
+        raise UsageError(f"expected the folder of a dataset, or a shard (.tar, .tar.gz, .tgz, .mds), at {storage.uri}, got {got}")
 
 
 def _no_dataset(storage: Storage) -> UsageError:
@@ -55,7 +63,7 @@ def _no_dataset(storage: Storage) -> UsageError:
         )
     return UsageError(
         f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {MDS_INDEX_NAME} "
-        "and without .tar, .tar.gz or .tgz files; give the folder that holds the shards"
+        "in it or in a folder of it, and without .tar, .tar.gz or .tgz files; give the folder that holds the shards"
     )
 
 
@@ -69,6 +77,10 @@ def _refuse_wrong_types(manifest: Manifest) -> None:
         counts += [shard.num_samples, *shard.field_sets.values()]
     if not all(type(text) is str for text in texts) or not all(type(count) is int and count >= 0 for count in counts):
         raise TypeError("a name, digest, size or count is of another type")
+    ledger = manifest.ledger
+    numbers = [ledger.num_written, ledger.num_filtered, *ledger.rejects.values()]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError("a number of the ledger is of another type, or negative")
 
 
 def _published(storage: Storage, manifest: Manifest) -> Dataset:
@@ -90,15 +102,26 @@ def _published(storage: Storage, manifest: Manifest) -> Dataset:
             format=shard_format,
             num_bytes=shard.num_bytes,
             num_samples=shard.num_samples,
-            compression=shard_format.stored_compression,
+            compression=_compression(shard.name, shard_format, entries[i] if i < len(entries) else None),
             entry=entries[i] if i < len(entries) else None,
             is_keyless=shard_format.index_name is not None and key_column is None,
         )
         for i, shard in enumerate(manifest.shards)
         if is_safe_name(shard.name)
     )
-    problems = _manifest_problems(manifest) + (_index_problems(index) if index is not None else [])
+    problems = _manifest_problems(manifest) + (index_problems(index) if index is not None else [])
     return Dataset(storage.uri, manifest.format_name, tuple(fields), shards, manifest, tuple(problems))
+
+
+def _compression(name: str, shard_format: ShardFormat, entry: IndexEntry | None) -> str | None:
+    """How a published shard is compressed; those that were adopted or merged may differ in it, and their names tell."""
+    if shard_format.stored_compression is not None:
+        return shard_format.stored_compression
+    if name.endswith((".gz", ".tgz")):
+        return "gzip"
+    if not name.endswith(".zstd"):
+        return None
+    return "zstd" if entry is None or entry.config["compression"] is None else str(entry.config["compression"])
 
 
 def _manifest_problems(manifest: Manifest) -> list[Problem]:
@@ -106,56 +129,6 @@ def _manifest_problems(manifest: Manifest) -> list[Problem]:
     return [Problem("unsafe-name", MANIFEST_NAME, f"{detail}, got {name!r}", True) for name in manifest.names() if not is_safe_name(name)]
 
 
-def _foreign(storage: Storage) -> Dataset | None:
-    text = storage.get(MDS_INDEX_NAME)
-    if text is not None and names_shards(text):
-        return _foreign_mds(storage, parse_index(text))
-    shards = tuple(_tar_shards(storage))
-    if text is not None and not shards:
-        return _foreign_mds(storage, parse_index(text))
-    return Dataset(storage.uri, "wds", (), shards, None) if shards else None
-
-
 def _read_index(storage: Storage) -> Index | None:
     text = storage.get(MDS_INDEX_NAME)
     return None if text is None else parse_index(text)
-
-
-def _index_problems(index: Index) -> list[Problem]:
-    return [Problem("index-damaged", MDS_INDEX_NAME, problem.sentence, problem.is_fatal) for problem in index.problems]
-
-
-def _foreign_mds(storage: Storage, index: Index) -> Dataset:
-    columns: dict[str, str] = {}
-    shards = []
-    for i, entry in enumerate(index.entries):
-        if entry is not None:
-            columns |= entry.columns
-            shards.append(_mds_shard(storage, i, entry))
-    fields = tuple(Field(name, columns[name]) for name in sorted(columns))
-    return Dataset(storage.uri, "mds", fields, tuple(shards), None, tuple(_index_problems(index)))
-
-
-def _mds_shard(storage: Storage, index: int, entry: IndexEntry) -> Shard:
-    """The raw file where it is there, else the compressed one: the choice StreamingDataset makes."""
-    has_key = entry.columns.get(_KEY_COLUMN) == "str"
-    file, compression = entry.raw, None
-    if entry.compressed is not None and storage.num_bytes(entry.raw.name) is None:
-        file, compression = entry.compressed, entry.config["compression"]
-    return Shard(
-        index=index,
-        name=file.name,
-        format=plugins.load("formats", "mds")(key_column=_KEY_COLUMN if has_key else None),
-        num_bytes=file.num_bytes,
-        num_samples=entry.num_samples,
-        compression=compression,
-        entry=entry,
-        is_keyless=not has_key,
-    )
-
-
-def _tar_shards(storage: Storage) -> Iterator[Shard]:
-    shard_format = plugins.load("formats", "wds")()
-    names = [name for name in storage.names() if name.endswith(_WDS_SUFFIXES) and not name.startswith(".") and "/." not in name]
-    for i, name in enumerate(sorted(names, key=lambda name: name.encode("utf-8", "surrogateescape"))):
-        yield Shard(i, name, shard_format, storage.num_bytes(name), None, None if name.endswith(".tar") else "gzip")

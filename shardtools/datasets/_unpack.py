@@ -14,18 +14,47 @@ from shardtools.formats import MAX_MDS_BYTES
 from shardtools.storage import Storage
 from shardtools.units import format_bytes, plural
 
+MAX_HELD_BYTES = 256 << 20
+"""Larger files are mapped."""
 _BLOCK_BYTES = 1 << 20
-# A gzip stream does not say how long it is: what grows more than this is taken for a bomb.
+# What grows more than this is taken for a bomb. A gzip stream does not say how long it is, and an index may say anything.
 _MAX_GZIP_RATIO = 200
-_MIN_GZIP_LIMIT_BYTES = 64 << 20
+_MAX_ZSTD_RATIO = 2000
+_MIN_LIMIT_BYTES = 64 << 20
 
 
 class _Reader(Protocol):
     def read(self, num_bytes: int, /) -> bytes: ...
 
 
+def held(storage: Storage, name: str) -> memoryview:
+    """The file's bytes; nothing that happens to the file later can be seen in them, unless it is too large to be held.
+
+    Raises what ``mapped`` does, and DamagedShardError where the file becomes shorter meanwhile.
+    """
+    num_bytes = storage.num_bytes(name)
+    if not num_bytes or num_bytes > MAX_HELD_BYTES:
+        return mapped(storage, name)
+    view = memoryview(mmap.mmap(-1, num_bytes))
+    path = storage.local_path(name)
+    position = 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while position < num_bytes:
+                taken = file.readinto(view[position:])
+                if not taken:
+                    raise DamagedShardError("the file became shorter while it was read", position)
+                position += taken
+    except OSError as error:
+        raise StorageError(f"could not read {path}: {error.strerror}; check its permissions and the disk") from error
+    return view.toreadonly()
+
+
 def mapped(storage: Storage, name: str) -> memoryview:
-    """The file's bytes, read on demand. Raises StorageError if it is not there or is no regular file."""
+    """The file's bytes, read on demand: a file that is cut meanwhile ends the process.
+
+    Raises StorageError if it is not there or is no regular file.
+    """
     if storage.num_bytes(name) is None:
         raise StorageError(f"expected the file {name} in {storage.uri}, got none; restore it")
     path = storage.local_path(name)
@@ -41,7 +70,7 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
     if compression is None:
         return stored
     if compression == "gzip":
-        limit = max(_MIN_GZIP_LIMIT_BYTES, len(stored) * _MAX_GZIP_RATIO)
+        limit = max(_MIN_LIMIT_BYTES, len(stored) * _MAX_GZIP_RATIO)
         return _spooled(gzip.GzipFile(fileobj=_File(stored)), limit, f"a gzip stream grows to at most {format_bytes(limit)}")
     if compression.partition(":")[0] != "zstd":
         raise UsageError(
@@ -49,8 +78,12 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
             "unpack the shards with StreamingDataset first"
         )
     limit = MAX_MDS_BYTES if raw_bytes is None else min(raw_bytes, MAX_MDS_BYTES)
+    promise = f"the index says the shard unpacks to {plural(limit, 'byte')}"
+    most = max(_MIN_LIMIT_BYTES, len(stored) * _MAX_ZSTD_RATIO)
+    if limit > most:
+        limit, promise = most, f"a zstd stream grows to at most {format_bytes(most)}"
     reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
-    view = _spooled(reader, limit, f"the index says the shard unpacks to {plural(limit, 'byte')}")
+    view = _spooled(reader, limit, promise)
     if raw_bytes is not None and len(view) != raw_bytes:
         raise DamagedShardError(f"the compressed stream holds {plural(len(view), 'byte')}, the index says {raw_bytes}", len(view))
     return view

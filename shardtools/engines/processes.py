@@ -162,9 +162,10 @@ class _Crew:
         process.join(_STOP_SECONDS)
         code = process.exitcode or 0
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        cut = code == -signal.SIGBUS
+        why = "a file was cut short while it was read, or its disk failed" if cut else "if memory ran out, use fewer --workers"
         return ShardtoolsError(
-            f"expected every worker process to finish its work, but one {how}; "
-            "if memory ran out, use fewer --workers; run the same command again, finished parts are kept"
+            f"expected every worker process to finish its work, but one {how}; {why}; run the same command again, finished parts are kept"
         )
 
 

@@ -51,6 +51,8 @@ class SurveyRequest:
     """How work on many items is done; planning may use whatever will run the partitions."""
     encodings: dict[str, str] = field(default_factory=dict)
     """MDS encodings the user gave by field name, in place of the inferred ones."""
+    settled: tuple[Field, ...] | None = None
+    """The fields of a recipe whose input is looked at again: with them the source's own layout stays as it is."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from shardtools.errors import DuplicateKeyError, UsageError
 from shardtools.extents import identity
 from shardtools.formats import Encoder
 from shardtools.plan import cut_exactly, permutation
-from shardtools.sample import Batch, RejectSink
+from shardtools.sample import Batch, Field, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
 from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan
 from shardtools.sources._file_reader import FileReader, join, shown
@@ -66,17 +66,9 @@ class Files:
         if not extents:
             raise UsageError(f"expected files to pack, got none in {', '.join(given.root for given in request.inputs)}")
         _refuse_repeats(extents, [given.root for given in request.inputs])
-        layout = Layout(
-            rules=self.fields if self.fields is not None else field_rules(planned.sets),
-            leaves_out=self.fields is not None,
-            labels=label_names([_folder(packed) for packed in extents]) if self.label_from_dir else None,
-            keep_path=self.keep_path,
-            keep_extensions=request.format.index_name is None,
-            max_file_bytes=request.format.max_value_bytes,
-        )
+        layout, fields = self._settled(planned, request)
         if layout.leaves_out:
             extents = [packed for packed in extents if any(layout.shape(_extensions(packed)).taken)]
-        fields = layout.fields(planned.sets, request.encodings)
         if request.shuffle_seed is not None:
             extents = [extents[i] for i in permutation(request.shuffle_seed, len(extents))]
         elif layout.labels is not None:
@@ -94,6 +86,19 @@ class Files:
             num_twins=_num_twins(planned.extents),
             newest_ns=planned.newest_ns,
         )
+
+    def _settled(self, planned: FilePlan, request: SurveyRequest) -> tuple[Layout, tuple[Field, ...]]:
+        if request.settled is not None and self.layout is not None:
+            return self.layout, request.settled
+        layout = Layout(
+            rules=self.fields if self.fields is not None else field_rules(planned.sets),
+            leaves_out=self.fields is not None,
+            labels=label_names([_folder(packed) for packed in planned.extents]) if self.label_from_dir else None,
+            keep_path=self.keep_path,
+            keep_extensions=request.format.index_name is None,
+            max_file_bytes=request.format.max_value_bytes,
+        )
+        return layout, layout.fields(planned.sets, request.encodings)
 
     def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
         assert self.layout is not None, "a recipe holds a surveyed source"

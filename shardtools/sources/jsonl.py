@@ -81,6 +81,8 @@ class Jsonl:
         if not records:
             bad = "blank lines" if first.first_bad is None else f"blank or bad lines, first this one: {first.first_bad}"
             raise UsageError(f"expected at least one record, got only {bad}")
+        if request.settled is not None and self.layout is not None:
+            return self.layout, request.settled, []
         whole = request.format.index_name is None and self.map is None
         fields: tuple[Field, ...]
         draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())

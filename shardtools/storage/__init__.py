@@ -84,6 +84,10 @@ class Storage(Protocol):
 
 def is_safe_name(name: str) -> bool:
     """Whether ``name`` is a ``/``-separated path that stays below the folder it is joined to."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
     if not name or "\0" in name or "\\" in name:
         return False
     return all(part not in ("", ".", "..") for part in name.split("/"))

@@ -1,5 +1,6 @@
 """Datasets in a folder of this machine or of a shared file system."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -55,7 +56,10 @@ class Local:
         path = self.local_path(name)
         with one_sentence("read", path):
             try:
-                with open(path, "rb") as file:
+                # A FIFO of that name would otherwise be waited for, and a device read for ever.
+                with open(path, "rb", opener=_open_at_once) as file:
+                    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                        raise StorageError(f"expected a regular file at {path}, got something else; remove it")
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -139,6 +143,10 @@ class Local:
                 status = os.stat(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            except OSError as error:
+                if error.errno == errno.ELOOP:  # a link to itself is a link to nothing
+                    return None
+                raise
         return status if stat.S_ISREG(status.st_mode) else None
 
     def _write_temporary(self, data: bytes) -> str:
@@ -184,6 +192,10 @@ class LocalWriter:
             self._fd = -1
         with one_sentence("delete", self._path):
             _ignore_missing(lambda: os.unlink(self._path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _refuse_walk_error(error: OSError) -> None:

@@ -3,17 +3,22 @@
 import json
 from collections.abc import Iterator
 
-from shardtools.datasets import Dataset, Shard
+from shardtools.datasets import Dataset, IndexEntry, Shard
 from shardtools.formats import MDS_INDEX_NAME
+from shardtools.manifest import Manifest
 from shardtools.verify.findings import Findings
 
 
 def check_index(dataset: Dataset, findings: Findings) -> None:
     """Compare the index with whatever else is known. What it says of a shard's bytes is compared when the shard is parsed."""
-    text = dataset.storage.get(MDS_INDEX_NAME)
-    if text is None or dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
+    if dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
         return
-    details = [*_own_contradictions(dataset, text)] if dataset.manifest is not None else [*_column_contradictions(dataset)]
+    if dataset.manifest is None:
+        details = [*_column_contradictions(dataset)]
+    elif (text := dataset.storage.get(MDS_INDEX_NAME)) is not None:
+        details = [*_own_contradictions(dataset, text)]
+    else:
+        return  # that it is not there is a finding already
     for shard in dataset.shards:
         details += _hash_contradictions(shard)
     for detail in details:
@@ -22,7 +27,11 @@ def check_index(dataset: Dataset, findings: Findings) -> None:
 
 def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:
     content = json.loads(text)
-    if json.dumps(content, sort_keys=True).encode() != text or content.keys() != {"shards", "version"}:
+    # The index of shards that came from elsewhere may have been there before, in other words.
+    is_own = dataset.manifest is not None and dataset.manifest.is_canonical
+    # What was merged or indexed keeps what its shards say of themselves.
+    was_packed = dataset.manifest is not None and dataset.manifest.recipe["source"].get("name") not in ("index", "merge")
+    if is_own and (json.dumps(content, sort_keys=True).encode() != text or content.keys() != {"shards", "version"}):
         yield "expected the text this package writes, with shards and version alone, got another of the same meaning"
     if len(content["shards"]) != len(dataset.shards):
         yield f"expected {len(dataset.shards)} shards as in the manifest, got {len(content['shards'])}"
@@ -41,6 +50,15 @@ def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:
             yield f"expected the columns {columns} in {shard.name} as in the manifest, got {shard.entry.columns}"
         if shard.entry.config["compression"] != shard.compression:
             yield f"expected the compression {shard.compression} for {shard.name}, got {shard.entry.config['compression']}"
+        if is_own and was_packed:
+            yield from _recipe_contradictions(dataset.manifest, shard.name, shard.entry)
+
+
+def _recipe_contradictions(manifest: Manifest | None, name: str, entry: IndexEntry) -> Iterator[str]:
+    recipe = {} if manifest is None else manifest.recipe
+    for key, expected in (("size_limit", recipe.get("shard_bytes")), ("hashes", list(recipe.get("format", {}).get("hashes", [])))):
+        if entry.config[key] != expected:
+            yield f"expected {key} {expected} for {name} as in the recipe, got {entry.config[key]}"
 
 
 def _column_contradictions(dataset: Dataset) -> Iterator[str]:

@@ -1,14 +1,13 @@
 """Level 1: what describes the dataset is sound, and the folder holds what it names."""
 
-import json
-from collections import Counter
-from typing import Any
-
+from shardtools.build.receipts import KEPT_PLAN_NAME
 from shardtools.datasets import Dataset, IndexedFile, is_safe_name
-from shardtools.formats import MDS_INDEX_NAME
+from shardtools.errors import StorageError
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, PRIVATE_FOLDER, REJECTS_NAME, FileEntry, Manifest, ShardEntry
-from shardtools.storage import Storage
+from shardtools.verify import _manifest
 from shardtools.verify.findings import Findings
+
+_OFFSET_BYTES = 8
 
 
 def check_presence(dataset: Dataset, findings: Findings) -> None:
@@ -16,77 +15,97 @@ def check_presence(dataset: Dataset, findings: Findings) -> None:
     for problem in dataset.problems:
         findings.add(problem.kind, problem.detail, problem.name)
     if dataset.manifest is not None:
-        _check_manifest(dataset, dataset.manifest, findings)
-        _check_published_files(dataset.storage, dataset.manifest, findings)
-    elif dataset.format_name == "mds":
+        for detail in _manifest.contradictions(dataset, dataset.manifest):
+            findings.add("manifest-contradiction", detail, MANIFEST_NAME)
+        _check_published_files(dataset, dataset.manifest, findings)
+        return
+    if not dataset.is_selection:
+        _check_lost_manifest(dataset, findings)
+    if dataset.format_name == "mds":
         _check_indexed_files(dataset, findings)
+    else:
+        _check_tars(dataset, findings)
 
 
-def _check_manifest(dataset: Dataset, manifest: Manifest, findings: Findings) -> None:
-    """That the manifest agrees with itself."""
-
-    def contradiction(detail: str) -> None:
-        findings.add("manifest-contradiction", detail, MANIFEST_NAME)
-
-    ledger = _stored_ledger(dataset.storage)
-    if ledger != manifest.ledger.as_json():
-        contradiction(f"expected a ledger where read = written + rejected + filtered, got {ledger}")
-    num_samples = sum(shard.num_samples for shard in manifest.shards)
-    if num_samples != manifest.ledger.num_written:
-        contradiction(f"expected the shards to hold the {manifest.ledger.num_written:,} samples written, got {num_samples:,}")
-    for name, count in Counter(manifest.names()).items():
-        if count > 1:
-            contradiction(f"expected every file once, got {name} {count} times")
-    for shard in manifest.shards:
-        if sum(shard.field_sets.values()) != shard.num_samples:
-            contradiction(f"expected the field sets of {shard.name} to count its {shard.num_samples:,} samples, got {shard.field_sets}")
-    for name in _required(dataset, manifest) - set(manifest.names()):
-        contradiction(f"expected the manifest to name {name}, got no such entry")
+def length_of(dataset: Dataset, name: str) -> int | None:
+    """The file's length, None where there is no regular file of that name that can be looked at."""
+    try:
+        return dataset.storage.num_bytes(name)
+    except StorageError:
+        return None
 
 
-def _stored_ledger(storage: Storage) -> Any:
-    return json.loads(storage.get(MANIFEST_NAME) or b"{}").get("ledger")
-
-
-def _required(dataset: Dataset, manifest: Manifest) -> set[str]:
-    names = {OFFSETS_NAME} | ({REJECTS_NAME} if manifest.ledger.num_rejected else set())
-    return names | ({MDS_INDEX_NAME} if dataset.format_name == "mds" else set())
-
-
-def _check_published_files(storage: Storage, manifest: Manifest, findings: Findings) -> None:
+def _check_published_files(dataset: Dataset, manifest: Manifest, findings: Findings) -> None:
     files: list[ShardEntry | FileEntry] = [*manifest.shards, *manifest.files]
     for file in files:
         if is_safe_name(file.name):
-            _check_size(storage, file.name, file.num_bytes, findings)
-    rejects = storage.get(REJECTS_NAME) if manifest.ledger.num_rejected else None
-    num_lines = 0 if rejects is None else rejects.count(b"\n")
-    if rejects is not None and num_lines != manifest.ledger.num_rejected:
-        detail = f"expected a line for each of the {manifest.ledger.num_rejected:,} rejected samples, got {num_lines:,}"
-        findings.add("manifest-contradiction", detail, REJECTS_NAME)
+            _check_size(dataset, file.name, file.num_bytes, findings)
+    for file in manifest.files:
+        _check_file(dataset, file, findings)
+    _check_lengths(dataset, manifest, findings)
     known = {*manifest.names(), MANIFEST_NAME}
-    for name in sorted(storage.names()):
+    for name in sorted(dataset.storage.names()):
         if name not in known and not name.startswith(PRIVATE_FOLDER + "/"):
             findings.add("extra-file", "expected only files that the manifest names, got another", name)
 
 
+def _check_file(dataset: Dataset, file: FileEntry, findings: Findings) -> None:
+    """Level 2 of a published file that is no shard."""
+    if is_safe_name(file.name) and length_of(dataset, file.name) == file.num_bytes:
+        actual = dataset.storage.sha256(file.name)
+        if actual != file.sha256:
+            findings.add("wrong-sha256", f"expected the SHA-256 {file.sha256}, got {actual}", file.name)
+
+
+def _check_lengths(dataset: Dataset, manifest: Manifest, findings: Findings) -> None:
+    """That the files beside the shards have as many entries as the manifest has samples."""
+    offsets_bytes = length_of(dataset, OFFSETS_NAME)
+    expected = _OFFSET_BYTES * sum(shard.num_samples + 1 for shard in manifest.shards)
+    if offsets_bytes is not None and offsets_bytes != expected:
+        detail = f"expected {expected:,} bytes, an offset for each sample and one for the end of each shard, got {offsets_bytes:,}"
+        findings.add("wrong-offsets", detail, OFFSETS_NAME)
+    has_rejects = manifest.ledger.num_rejected and length_of(dataset, REJECTS_NAME) is not None
+    num_lines = (dataset.storage.get(REJECTS_NAME) or b"").count(b"\n") if has_rejects else 0
+    if has_rejects and num_lines != manifest.ledger.num_rejected:
+        detail = f"expected a line for each of the {manifest.ledger.num_rejected:,} rejected samples, got {num_lines:,}"
+        findings.add("manifest-contradiction", detail, REJECTS_NAME)
+
+
+def _check_lost_manifest(dataset: Dataset, findings: Findings) -> None:
+    """What this package leaves beside a manifest tells that there was one."""
+    if any(problem.name == MANIFEST_NAME for problem in dataset.problems):
+        return
+    left = [name for name in (OFFSETS_NAME, KEPT_PLAN_NAME) if length_of(dataset, name) is not None]
+    if left:
+        findings.add("missing-file", f"expected a manifest beside {left[0]}, got none", MANIFEST_NAME)
+
+
 def _check_indexed_files(dataset: Dataset, findings: Findings) -> None:
     """For foreign MDS: each shard in one of its forms, whichever forms are there with their sizes, and no other shards."""
-    storage = dataset.storage
     known = set()
     for shard in dataset.shards:
-        assert shard.entry is not None, "a foreign MDS shard comes from its index entry"
+        if shard.entry is None:
+            continue  # named by itself: that it is not there is one of the dataset's problems
         forms: list[IndexedFile] = [shard.entry.raw] + ([shard.entry.compressed] if shard.entry.compressed else [])
         known |= {form.name for form in forms}
-        there = [form for form in forms if storage.num_bytes(form.name) is not None]
+        there = [form for form in forms if length_of(dataset, form.name) is not None]
         for form in there or forms[-1:]:
-            _check_size(storage, form.name, form.num_bytes, findings)
-    for name in sorted(storage.names()):
+            _check_size(dataset, form.name, form.num_bytes, findings)
+    for name in sorted(dataset.storage.names()) if not dataset.is_selection else ():
         if ".mds" in name and name not in known and not dataset.problems:
             findings.add("extra-file", "expected only shards that index.json names, got another", name)
 
 
-def _check_size(storage: Storage, name: str, expected: int, findings: Findings) -> None:
-    actual = storage.num_bytes(name)
+def _check_tars(dataset: Dataset, findings: Findings) -> None:
+    """Foreign tars are what the folder lists; a link to nothing or a FIFO among them is none."""
+    known = {problem.name for problem in dataset.problems if problem.kind == "missing-file"}
+    for shard in dataset.shards:
+        if shard.name not in known and length_of(dataset, shard.name) is None:
+            findings.add("missing-file", "expected a regular file, got none that can be read", shard.name)
+
+
+def _check_size(dataset: Dataset, name: str, expected: int, findings: Findings) -> None:
+    actual = length_of(dataset, name)
     if actual is None:
         findings.add("missing-file", f"expected a file of {expected:,} bytes, got none", name)
     elif actual != expected:

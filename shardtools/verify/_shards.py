@@ -1,23 +1,21 @@
 """Levels 2 and 3 for one shard: its digests and every one of its bytes. Runs in a worker process."""
 
 import hashlib
-from array import array
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import xxhash
 
 from shardtools.datasets import Dataset, Shard
-from shardtools.duplicates import DigestRun, key_digest
 from shardtools.engines import Progress, Report
 from shardtools.errors import DamagedShardError, StorageError, UsageError
-from shardtools.formats import Audit, Fault, joined_names
+from shardtools.formats import Audit, Fault, UnprovenError
 from shardtools.manifest import OFFSETS_NAME, ShardEntry
+from shardtools.verify._tally import Tally
 from shardtools.verify.findings import Finding, Findings
+from shardtools.verify.options import VerifyOptions
 
-_HASHED_BYTES = 8 << 20
-_REPORTED_SAMPLES = 10_000
+_HASHED_BYTES = 1 << 20
+_REPORTED_BYTES = 8 << 20
 _OFFSET_BYTES = 8
 
 
@@ -37,7 +35,10 @@ class ShardReport:
     shard: Shard
     findings: tuple[Finding, ...]
     num_samples: int
-    keys: DigestRun
+    keys: bytes
+    """A record of ``stored.RECORD_BYTES`` for each sample, of the digest of its key."""
+    contents: bytes
+    """The same of the digest of its content; empty unless that was asked for."""
     unchecked: frozenset[str]
 
 
@@ -46,32 +47,31 @@ class CheckShard:
     """Checks shards of one dataset; keeps on after everything it finds."""
 
     dataset: Dataset
-    max_findings: int
+    options: VerifyOptions
 
     def __call__(self, item: ShardItem, report: Report) -> ShardReport:
-        check = _Check(self.dataset, item, Findings(self.max_findings), report)
+        check = _Check(self.dataset, item, self.options, Findings(self.options.max_findings), report)
+        tally = Tally(self.dataset, item.shard, self.options)
         try:
-            check.run()
+            tally = check.run()
         except DamagedShardError as error:
             check.findings.add(
                 "damaged-shard", f"expected a sound shard, got one where {error.message}", item.shard.name, offset=error.offset
             )
         except (StorageError, UsageError) as error:
             check.findings.add("could-not-look", str(error), item.shard.name)
-        return ShardReport(item.shard, check.findings.all(), check.num_samples, DigestRun.of(check.digests), frozenset(check.unchecked))
+        index = item.shard.index
+        keys, contents = tally.key_records(index), tally.content_records(index)
+        return ShardReport(item.shard, check.findings.all(), tally.num_samples, keys, contents, frozenset(tally.unchecked))
 
 
 @dataclass
 class _Check:
     dataset: Dataset
     item: ShardItem
+    options: VerifyOptions
     findings: Findings
     report: Report
-    num_samples: int = 0
-    digests: list[bytes] = field(default_factory=list)
-    field_sets: Counter[str] = field(default_factory=Counter)
-    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
-    unchecked: set[str] = field(default_factory=set)
 
     @property
     def recorded(self) -> ShardEntry | None:
@@ -79,37 +79,47 @@ class _Check:
         manifest = self.dataset.manifest
         return None if manifest is None else manifest.shards[self.item.shard.index]
 
-    def run(self) -> None:
+    def run(self) -> Tally:
         shard = self.item.shard
         stored = self.dataset.stored(shard)
         self._check_sha256(stored)
         raw = self.dataset.unpacked(shard, stored)
         self._check_hashes(stored, raw)
-        audit = Audit(
-            on_fault=self._on_fault,
-            own=self.dataset.manifest is not None,
-            config=None if shard.entry is None else shard.entry.config,
-        )
-        for key, offset, names in self._samples(raw, audit):
-            self.num_samples += 1
-            self.offsets.append(offset)
-            self.field_sets[names] += 1
-            if not shard.is_keyless:
-                self.digests.append(key_digest(key.encode("utf-8", "surrogateescape")))
-            if self.num_samples % _REPORTED_SAMPLES == 0:
-                self.report(Progress(_REPORTED_SAMPLES, 0, 0))
-        self.report(Progress(self.num_samples % _REPORTED_SAMPLES, 0, 0))
-        self.unchecked = audit.unchecked
+        audit, tally = self._quick_look(raw) or self._slow_look(raw)
+        tally.unchecked |= audit.unchecked
+        for fault in tally.faults:
+            self._on_fault(fault)
+        self.report(Progress(tally.num_samples, 0, 0))
+        if self.dataset.storage.num_bytes(shard.name) != len(stored):
+            detail = "expected the file to stay as it is while it is looked at, got another length"
+            self.findings.add("could-not-look", detail, shard.name)
         # Where reading stopped early, every count would differ: that is one finding, not four.
         if audit.is_whole:
-            self.offsets.append(audit.data_end)
-            self._check_counts()
-            self._check_offsets()
+            tally.offsets.append(audit.data_end)
+            self._check_counts(tally)
+            self._check_offsets(tally)
+        return tally
 
-    def _samples(self, raw: memoryview, audit: Audit) -> Iterator[tuple[str, int, str]]:
-        shard = self.item.shard
-        for sample in self.dataset.named(shard, shard.format.audit(raw, audit)):
-            yield sample.key, sample.offset, joined_names(list(sample.values))
+    def _audit(self) -> Audit:
+        entry = self.item.shard.entry
+        own = self.dataset.manifest is not None and self.dataset.manifest.is_canonical
+        return Audit(on_fault=self._on_fault, own=own, config=None if entry is None else entry.config)
+
+    def _quick_look(self, raw: memoryview) -> tuple[Audit, Tally] | None:
+        """None where it cannot say that the shard is sound."""
+        audit, tally = self._audit(), Tally(self.dataset, self.item.shard, self.options)
+        try:
+            for columns in self.item.shard.format.columns(raw, audit):
+                tally.add(columns, raw)
+        except UnprovenError:
+            return None
+        return audit, tally
+
+    def _slow_look(self, raw: memoryview) -> tuple[Audit, Tally]:
+        audit, tally = self._audit(), Tally(self.dataset, self.item.shard, self.options)
+        for sample in self.item.shard.format.audit(raw, audit):
+            tally.add_sample(sample)
+        return audit, tally
 
     def _on_fault(self, fault: Fault) -> None:
         self.findings.add(fault.kind, fault.detail, self.item.shard.name, fault.key, fault.offset)
@@ -121,9 +131,10 @@ class _Check:
             self.report(Progress(0, len(stored), 0))
             return
         digest = hashlib.sha256()
-        for begin in range(0, len(stored), _HASHED_BYTES):
-            block = stored[begin : begin + _HASHED_BYTES]
-            digest.update(block)
+        for begin in range(0, len(stored), _REPORTED_BYTES):
+            block = stored[begin : begin + _REPORTED_BYTES]
+            for piece in range(0, len(block), _HASHED_BYTES):
+                digest.update(block[piece : piece + _HASHED_BYTES])
             self.report(Progress(0, len(block), 0))
         if digest.hexdigest() != recorded.sha256:
             detail = f"expected the SHA-256 {recorded.sha256}, got {digest.hexdigest()}"
@@ -141,24 +152,24 @@ class _Check:
                 if actual is not None and actual != expected:
                     self.findings.add("wrong-hash", f"expected the {name} {expected} of {file.name}, got {actual}", self.item.shard.name)
 
-    def _check_counts(self) -> None:
+    def _check_counts(self, tally: Tally) -> None:
         shard, recorded = self.item.shard, self.recorded
-        if shard.num_samples is not None and self.num_samples != shard.num_samples:
-            self.findings.add("wrong-count", f"expected {shard.num_samples:,} samples, got {self.num_samples:,}", shard.name)
-        if recorded is not None and dict(self.field_sets) != recorded.field_sets:
-            detail = f"expected samples with the fields {recorded.field_sets}, got {dict(self.field_sets)}"
+        if shard.num_samples is not None and tally.num_samples != shard.num_samples:
+            self.findings.add("wrong-count", f"expected {shard.num_samples:,} samples, got {tally.num_samples:,}", shard.name)
+        if recorded is not None and dict(tally.field_sets) != recorded.field_sets:
+            detail = f"expected samples with the fields {recorded.field_sets}, got {dict(tally.field_sets)}"
             self.findings.add("wrong-field-sets", detail, shard.name)
 
-    def _check_offsets(self) -> None:
-        begin = self.item.offsets_begin
+    def _check_offsets(self, tally: Tally) -> None:
+        begin, offsets = self.item.offsets_begin, tally.offsets
         if begin is None:
             return
         file = self.dataset.stored_file(OFFSETS_NAME)
-        recorded = array("Q", bytes(file[begin : begin + _OFFSET_BYTES * len(self.offsets)]))
-        if recorded != self.offsets:
-            i = next((i for i, pair in enumerate(zip(recorded, self.offsets, strict=False)) if pair[0] != pair[1]), len(recorded))
+        recorded = memoryview(bytes(file[begin : begin + _OFFSET_BYTES * len(offsets)])).cast("Q")
+        if recorded != memoryview(offsets):
+            i = next((i for i, pair in enumerate(zip(recorded, offsets, strict=False)) if pair[0] != pair[1]), len(recorded))
             got = recorded[i] if i < len(recorded) else "none"
-            detail = f"expected the offset {self.offsets[i]} for sample {i} of {self.item.shard.name}, got {got}"
+            detail = f"expected the offset {offsets[i]} for sample {i} of {self.item.shard.name}, got {got}"
             self.findings.add("wrong-offsets", detail, OFFSETS_NAME, offset=begin + _OFFSET_BYTES * i)
 
 

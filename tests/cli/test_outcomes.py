@@ -145,7 +145,7 @@ def test_an_interrupt_while_something_is_imported_is_one_line(tmp_path, name):
     command = [sys.executable, "-c", INTERRUPTED_IMPORT.format(name=name)]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr.splitlines() == ["error: interrupted; pack goes on where it stopped when the same command is given again"]
+    assert done.stderr.splitlines() == ["error: interrupted; give the same command again: pack and merge go on where they stopped"]
 
 
 def test_a_program_in_the_background_goes_on_ignoring_interrupts(tmp_path):

@@ -34,6 +34,8 @@ def flip(at):
 
 
 def only(found, kind):
+    # A forged shard may be longer than its recipe allows.
+    found = [finding for finding in found if finding.shard != "shardtools.manifest"]
     assert {finding.kind for finding in found} == {kind}, found
     return found[0]
 

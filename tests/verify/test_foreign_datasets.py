@@ -69,7 +69,7 @@ def test_a_cut_gzip_stream_is_damaged(tmp_path, tar_of, num_lost):
 
 
 def test_a_gzip_stream_that_grows_without_end_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(_unpack, "_MIN_GZIP_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(_unpack, "_MIN_LIMIT_BYTES", 1 << 20)
     (tmp_path / "x.tgz").write_bytes(gzip.compress(bytes(64 << 20)))
     (found,) = verify(str(tmp_path)).findings
     assert (found.kind, found.offset) == ("damaged-shard", (tmp_path / "x.tgz").stat().st_size * 200)
@@ -225,3 +225,122 @@ def test_an_extension_header_of_megabytes_is_not_read_into_memory(tmp_path, tar_
     (found,) = verify(str(tmp_path)).findings
     assert (found.kind, found.offset) == ("damaged-shard", 0)
     assert "an extension header of 2000000 bytes" in found.detail
+
+
+# Datasets named by patterns, and partitions without an index above them.
+
+
+@pytest.fixture
+def numbered(tmp_path, ustar):
+    """Tars ``t/train-000000.tar`` and so on, one sample each."""
+
+    def write(*numbers):
+        (tmp_path / "t").mkdir(exist_ok=True)
+        for number in numbers:
+            (tmp_path / f"t/train-{number:06d}.tar").write_bytes(ustar([(f"k{number}.txt", b"x")]))
+        return tmp_path / "t"
+
+    return write
+
+
+def test_shards_by_a_brace_list_and_by_wildcards(numbered):
+    folder = numbered(0, 1, 2)
+    for pattern in ("train-{000000..000002}.tar", "*.tar", f"train-000000.tar::{folder}/train-00000[12].tar"):
+        verdict = verify(f"{folder}/{pattern}", VerifyOptions(workers=1))
+        assert verdict.findings == ()
+        assert (verdict.num_shards, verdict.num_samples) == (3, 3)
+
+
+def test_a_shard_of_a_brace_list_that_is_not_there(numbered):
+    folder = numbered(0, 2)
+    verdict = verify(f"{folder}/train-{{000000..000002}}.tar", VerifyOptions(workers=1))
+    (found,) = verdict.findings
+    assert (found.kind, found.shard, verdict.exit_code) == ("missing-file", "train-000001.tar", 1)
+    assert verdict.num_samples == 2
+
+
+def test_a_gap_in_the_numbers_of_a_folder_is_a_note(numbered):
+    verdict = verify(str(numbered(0, 1, 3)), VerifyOptions(workers=1))
+    (found,) = verdict.notes
+    assert (found.kind, found.is_note, found.level) == ("number-gap", True, 1)
+    assert "train-000002.tar" in found.detail
+    assert verdict.exit_code == 0
+    assert verify(str(numbered(2)), VerifyOptions(workers=1)).findings == ()
+
+
+def test_a_shard_named_twice_delivers_every_key_twice(numbered):
+    folder = numbered(0)
+    verdict = verify(f"{folder}/train-000000.tar::{folder}/train-000000.tar", VerifyOptions(workers=1))
+    assert [finding.kind for finding in verdict.findings] == ["duplicate-key"]
+
+
+def test_what_lies_beside_a_selection_is_none_of_it(mds):
+    (mds / "shardtools.manifest").unlink()
+    verdict = verify(f"{mds}/shard.0000[0-2].mds", VerifyOptions(workers=1))
+    assert verdict.findings == ()
+    assert verdict.num_shards == 3
+
+
+def test_mds_files_without_an_index(mds):
+    for name in ("shardtools.manifest", "index.json"):
+        (mds / name).unlink()
+    verdict = verify(f"{mds}/*.mds", VerifyOptions(workers=1))
+    assert verdict.findings == ()
+    assert (verdict.num_samples, verdict.has_keys) == (40, True)
+    flip_last(mds / "shard.00001.mds")
+    data = (mds / "shard.00002.mds").read_bytes()
+    (mds / "shard.00002.mds").write_bytes(data[:-1])
+    assert "damaged-shard" in kinds_of(f"{mds}/*.mds")
+
+
+@pytest.fixture
+def unmerged(streaming, tmp_path):
+    """Three folders of MDSWriter, one of them deeper, and no index above them."""
+    for part in ("p0", "p1", "deep/er/p2"):
+        rows = [{"x": i, "key": f"{part} {i}"} for i in range(20)]
+        write_mds(streaming, tmp_path / "foreign" / part, rows, {"x": "int", "key": "str"}, size_limit=400, hashes=["sha1"])
+    return tmp_path / "foreign"
+
+
+@pytest.mark.train
+def test_partitions_without_an_index_above_them_are_sound(unmerged):
+    verdict = verify(str(unmerged), VerifyOptions(workers=1))
+    assert verdict.findings == ()
+    assert verdict.num_samples == 60
+    part = verify(f"{unmerged}/p*", VerifyOptions(workers=1))
+    assert (part.findings, part.num_samples) == ((), 40)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("missing-file", lambda folder: (folder / "p0/shard.00000.mds").unlink()),
+        ("extra-file", lambda folder: (folder / "p1/index.json").unlink()),  # a writer that was killed leaves none
+        ("extra-file", lambda folder: shutil.copy(folder / "p0/shard.00000.mds", folder / "deep/er/p2/shard.00077.mds")),
+        ("wrong-size", lambda folder: os.truncate(folder / "deep/er/p2/shard.00000.mds", 100)),
+        ("wrong-hash", lambda folder: flip_last(folder / "p1/shard.00001.mds")),
+        ("index-damaged", lambda folder: edit(folder / "p1", lambda shards: shards[0].update(size=1))),
+        ("index-contradiction", lambda folder: edit(folder / "p1", lambda shards: shards[0].update(hashes=[]))),
+        ("duplicate-key", lambda folder: shutil.copytree(folder / "p1", folder / "p3")),
+    ],
+)
+def test_damage_of_partitions(unmerged, kind, change):
+    change(unmerged)
+    assert kind in kinds_of(unmerged)
+
+
+@pytest.mark.train
+def test_partitions_of_other_columns(streaming, unmerged):
+    write_mds(streaming, unmerged / "p4", [{"y": 1}], {"y": "int"})
+    assert kinds_of(unmerged) == ["index-contradiction"]
+
+
+def test_targets_are_part_of_verify(tmp_path, tar_of):
+    (tmp_path / "x.tar").write_bytes(tar_of([("a.JPG", b"x")]))
+    verdict = verify(str(tmp_path), VerifyOptions(workers=1, targets=("webdataset", "energon")))
+    (found,) = verdict.findings
+    assert (found.kind, found.level, found.shard, found.offset) == ("target-renames", 7, "x.tar", 0)
+    sound = verify(str(tmp_path), VerifyOptions(workers=1, targets=("energon",)))
+    assert sound.findings == ()
+    assert "megatron-energon 7.4.1 takes every sample as it is" in sound.closing()

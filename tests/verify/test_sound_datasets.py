@@ -65,11 +65,12 @@ def test_a_verdict_is_plain_json(wds):
     content = json.loads(json.dumps(verify(str(wds)).as_json()))
     assert content["schema"] == "shardtools.verdict/1"
     assert (content["format"], content["published"], content["sound"]) == ("wds", True, False)
-    assert [level["findings"] for level in content["levels"]] == [1, 0, 0]
+    assert [level["findings"] for level in content["levels"]] == [1, 0, 0, 0, 0, 0, 0]
     (finding,) = content["findings"]
     assert finding == {
         "kind": "missing-file",
         "level": 1,
+        "note": False,
         "shard": "train-000000.tar",
         "key": None,
         "offset": None,

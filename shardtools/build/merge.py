@@ -1,0 +1,181 @@
+"""One dataset of several: their shards as they are, under new numbers, published by the same protocol as a build."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardtools.build.admit import admit, fitting_engine
+from shardtools.build.destination import Destination
+from shardtools.build.examine import Examined
+from shardtools.build.merge_inputs import MergeInput, merge_inputs, refuse_nested
+from shardtools.build.progress import BuildProgress
+from shardtools.build.publish import Publisher
+from shardtools.build.schema import Group, one_schema
+from shardtools.build.stage import StageItem, StageShard
+from shardtools.engines import Engine, Progress
+from shardtools.errors import ShardtoolsError, StorageError
+from shardtools.extents import extent
+from shardtools.manifest import Manifest
+from shardtools.plan import Partition, Plan, Recipe, ShardLimit
+from shardtools.storage import Storage, open_storage
+from shardtools.units import Budget
+
+# What the inputs' own runs set aside was within their budgets.
+_ANY_REJECTS = Budget.parse("100%")
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What a merged dataset is made of, in place of a source in its recipe."""
+
+    inputs: tuple[dict[str, Any], ...]
+    """For each, in order: the digest of its plan (None without a manifest), how many shards, and the SHA-256 over theirs."""
+    canonical: bool
+    """Every shard is laid out byte for byte as this package writes it."""
+
+    def read(self, *_: object) -> Iterator[Any]:
+        """Nothing: keys that occur twice are looked for in the shards, before anything is planned."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How the work is done. Nothing here changes a published byte."""
+
+    workers: int | None = None
+    """Worker processes; None: all cores where there is enough to read, else none."""
+    overwrite: bool = False
+    link: bool = False
+    """Hard links in place of copies: no bytes are moved, and a shard that is changed in place changes in both datasets."""
+
+
+@dataclass(frozen=True)
+class MergeListener:
+    """Callbacks into whoever shows what happens."""
+
+    on_inputs: Callable[[int], None] = lambda _: None
+    """The bytes that will be read, and those that will be copied."""
+    on_progress: Callable[[Progress], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did."""
+
+    manifest: Manifest
+    already_complete: bool
+    num_inputs: int
+    """Datasets found in the sources."""
+    warnings: list[str]
+    seconds: float
+
+
+def merge(
+    sources: Sequence[str], destination: str, options: MergeOptions = MergeOptions(), listener: MergeListener = MergeListener()
+) -> Merged:
+    """Make one dataset at ``destination`` of all that the sources hold, in the order given, or finish what an earlier run began.
+
+    The bytes depend on the inputs and their order alone. Every shard is read and checked before anything is written. Raises
+    UsageError, UnsoundShardsError, DuplicateKeyError, StorageError, and ShardtoolsError for what cannot be one dataset.
+    """
+    began = time.monotonic()
+    storage = open_storage(destination)
+    refuse_nested(sources, storage)
+    inputs = merge_inputs(sources)
+    listener.on_inputs(sum(one.num_bytes for one in inputs) * (1 if options.link else 2))
+    candidates = [candidate for one in inputs for candidate in one.part.candidates]
+    notes = [note for one in inputs for note in one.part.notes]
+    with fitting_engine(options.workers, candidates) as engine:
+        plan, items = _planned(inputs, admit(candidates, engine, listener.on_progress))
+        publisher = Publisher(storage, plan, (), _ANY_REJECTS, options.overwrite)
+        place = Destination(storage, plan, publisher)
+        if not options.overwrite and (finished := place.finished()) is not None:
+            return Merged(finished, True, len(inputs), notes, time.monotonic() - began)
+        manifest, warnings = _publish(place, publisher, _Work(storage, plan, items, engine, listener.on_progress), options)
+    return Merged(manifest, False, len(inputs), [*notes, *warnings], time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class _Work:
+    storage: Storage
+    plan: Plan
+    items: list[StageItem]
+    engine: Engine
+    on_progress: Callable[[Progress], None]
+
+    def stage(self, link: bool) -> None:
+        """Stage the shards that are not there yet."""
+        missing = {partition.index for partition in BuildProgress(self.storage, self.plan).missing()}
+        task = StageShard(self.storage.uri, self.plan.digest, link)
+        self.engine.run(task, [item for item in self.items if item.partition in missing], self.on_progress)
+        # The receipts have it all; publication holds those.
+        self.items.clear()
+
+
+def _publish(place: Destination, publisher: Publisher, work: _Work, options: MergeOptions) -> tuple[Manifest, list[str]]:
+    try:
+        place.prepare(options.overwrite)
+        work.stage(options.link)
+        return publisher.publish()
+    except ShardtoolsError as error:
+        overtaking = place.taken_over(options.overwrite) if isinstance(error, StorageError) else None
+        if overtaking is None:
+            place.forget_if_empty()
+            raise
+        return overtaking, []
+
+
+def _planned(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> tuple[Plan, list[StageItem]]:
+    groups = _groups(inputs, examined)
+    plan = _plan(inputs, groups)
+    return plan, _items(inputs, groups, plan)
+
+
+def _groups(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> list[Group]:
+    """The examined shards of each input. Raises ShardtoolsError where an input's ledger does not count them."""
+    groups, begin = [], 0
+    for one in inputs:
+        own = examined[begin : begin + len(one.part.candidates)]
+        begin += len(own)
+        num_samples = sum(shard.facts.num_samples for shard in own)
+        if one.ledger is not None and one.ledger.num_written != num_samples:
+            raise ShardtoolsError(
+                f"expected the {one.ledger.num_written:,} samples that the manifest in {one.part.folder} counts, got {num_samples:,}; "
+                f"shardtools verify {one.part.folder} shows what is wrong"
+            )
+        groups.append(Group(own, one.fields))
+    return groups
+
+
+def _plan(inputs: Sequence[MergeInput], groups: Sequence[Group]) -> Plan:
+    """A partition for each shard; what names it is where it lies in its source and what its bytes are."""
+    schema = one_schema(groups)
+    described = tuple(_description(one, group) for one, group in zip(inputs, groups, strict=True))
+    source = Merge(described, all(one.is_canonical for group in groups for one in group.examined))
+    recipe = Recipe(source, schema.format, schema.fields, ShardLimit())
+    partitions: list[Partition] = []
+    for one, group in zip(inputs, groups, strict=True):
+        for shard in group.examined:
+            facts = shard.facts
+            packed = extent([one.name_of(shard.candidate), facts.sha256.encode()], b"")
+            partitions.append(Partition(len(partitions), [packed], facts.num_bytes, facts.num_samples, 1))
+    return Plan.make(recipe, partitions)
+
+
+def _description(one: MergeInput, group: Group) -> dict[str, Any]:
+    shards = hashlib.sha256("".join(shard.facts.sha256 for shard in group.examined).encode()).hexdigest()
+    manifest = one.part.dataset.manifest
+    return {"plan": None if manifest is None else manifest.plan_digest, "shards": len(group.examined), "sha256": shards}
+
+
+def _items(inputs: Sequence[MergeInput], groups: Sequence[Group], plan: Plan) -> list[StageItem]:
+    items: list[StageItem] = []
+    for one, group in zip(inputs, groups, strict=True):
+        for k, shard in enumerate(group.examined):
+            partition = plan.partitions[len(items)]
+            item = StageItem(partition.index, partition.inputs_digest(), shard)
+            # What the input's run left out is counted, and listed, with its first shard.
+            items.append(replace(item, ledger=one.ledger, rejects=one.rejects()) if k == 0 else item)
+    return items

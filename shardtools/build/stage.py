@@ -1,0 +1,102 @@
+"""One worker's work in a merge: bring one shard, as it is, to where a build stages its own, and leave a receipt."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardtools.build.examine import Examined
+from shardtools.build.receipts import BuildNames, Receipt, StagedShard
+from shardtools.datasets import Dataset
+from shardtools.engines import Progress, Report
+from shardtools.errors import StorageError
+from shardtools.manifest import Ledger
+from shardtools.sample import Reject
+from shardtools.storage import Storage, one_sentence, open_storage
+
+_BLOCK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class StageItem:
+    """One shard of a merge."""
+
+    partition: int
+    inputs_digest: str
+    shard: Examined
+    ledger: Ledger | None = None
+    """What the shard's dataset left out, where this is its first shard."""
+    rejects: tuple[Reject, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageShard:
+    """The task. A file that changes between the strict look and the copy is noticed."""
+
+    destination: str
+    plan_digest: str
+    link: bool
+
+    def __call__(self, item: StageItem, report: Report) -> None:
+        storage = open_storage(self.destination)
+        names = BuildNames(self.plan_digest)
+        temporary = names.temporary(item.partition, os.urandom(8).hex(), 0)
+        if self.link:
+            _link(item.shard, storage, temporary)
+        else:
+            _copy(item.shard, storage, temporary, report)
+        storage.move(temporary, names.staged(item.partition, 0))
+        left_out = item.ledger or Ledger()
+        receipt = Receipt(
+            partition=item.partition,
+            plan_digest=self.plan_digest,
+            inputs_digest=item.inputs_digest,
+            shards=(StagedShard(item.shard.facts, item.shard.field_sets),),
+            ledger=Ledger(item.shard.facts.num_samples, left_out.num_filtered, left_out.rejects),
+            rejects=item.rejects,
+            oversize_keys=(),
+            keys=item.shard.keys,
+            folded_keys=item.shard.folded_keys,
+        )
+        storage.put(names.receipt(item.partition), receipt.serialize())
+
+
+def _copy(shard: Examined, storage: Storage, name: str, report: Report) -> None:
+    writer = storage.writer(name)
+    digest = hashlib.sha256()
+    try:
+        for block in _blocks(shard):
+            digest.update(block)
+            writer.write(block)
+            report(Progress(0, len(block), 0))
+        if digest.hexdigest() != shard.facts.sha256:
+            raise StorageError(
+                f"expected {shard.candidate.place} to stay as it is during the merge, got other bytes; run the same command again"
+            )
+        writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _blocks(shard: Examined) -> Iterator[bytes]:
+    stored = Dataset(shard.candidate.uri, "", (), (), None).stored(shard.candidate.shard)
+    for begin in range(0, len(stored), _BLOCK_BYTES):
+        yield bytes(stored[begin : begin + _BLOCK_BYTES])
+
+
+def _link(shard: Examined, storage: Storage, name: str) -> None:
+    # A link to a link would still depend on the name it points to.
+    source, target = os.path.realpath(shard.candidate.place), storage.local_path(name)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.link(source, target)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"could not link {source} to {target}: {reason}; run the same command without --link, it copies") from error
+    with one_sentence("write", source):
+        fd = os.open(source, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

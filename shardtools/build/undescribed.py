@@ -1,0 +1,131 @@
+"""Shards that no manifest names: which there are, and the manifest that is made for them."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardtools.build.descriptions import Descriptions
+from shardtools.build.examine import Candidate
+from shardtools.build.gather import TAR_SUFFIXES, is_mds_name, mds_shard, natural_order, stored_form, tar_shard, visible_names
+from shardtools.build.numbering import gaps
+from shardtools.build.receipts import KEPT_PLAN_NAME
+from shardtools.datasets import Dataset, Shard, survey_dataset
+from shardtools.errors import ShardtoolsError, UsageError
+from shardtools.formats import MDS_INDEX_NAME
+from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, FileEntry, Ledger, Manifest
+from shardtools.plan import Recipe, ShardLimit
+from shardtools.storage import Storage
+
+
+@dataclass(frozen=True)
+class Index:
+    """What stands in a recipe in place of a source where a manifest was made of shards that were there already."""
+
+    canonical: bool
+    """Every shard is laid out byte for byte as this package writes it."""
+
+
+@dataclass(frozen=True)
+class Undescribed:
+    """The shards of a dataset without a sound manifest."""
+
+    candidates: tuple[Candidate, ...]
+    has_index: bool
+    """A sound ``index.json`` names them; it stays."""
+
+
+def undescribed_shards(storage: Storage) -> Undescribed:
+    """The shards in a folder, in the order of its index, else of their names.
+
+    Raises UsageError where there are none, or of two formats, ShardtoolsError where something is missing or has two meanings.
+    """
+    names = visible_names(storage.uri)
+    tars = [name for name in names if name.endswith(TAR_SUFFIXES)]
+    mds = [name for name in names if is_mds_name(name)]
+    if tars and mds:
+        raise UsageError(f"expected shards of one format in {storage.uri}, got {tars[0]} and {mds[0]}; move one kind away")
+    if not tars and not mds and not _names_shards(storage):
+        raise UsageError(f"expected shards (.tar, .tar.gz, .tgz, .mds) in {storage.uri}, got none; give the folder that holds them")
+    if tars:
+        _refuse_gaps(storage, tars, _was_packed_here(storage))
+        return Undescribed(tuple(Candidate(storage.uri, tar_shard(i, name)) for i, name in enumerate(tars)), False)
+    return _undescribed_mds(storage, mds)
+
+
+def undescribed_manifest(found: Descriptions, files: Sequence[FileEntry]) -> Manifest:
+    """A manifest that says where it comes from: all that is known of the samples is that they are there."""
+    num_samples = sum(one.facts.num_samples for one in found.examined)
+    index = found.index()
+    is_own_index = index is None or FileEntry.of(*index) in files
+    source = Index(is_own_index and all(one.is_canonical for one in found.examined))
+    recipe = Recipe(source, found.format, found.fields, ShardLimit(found.limit_bytes)).as_json()
+    recipe["source"] = {**recipe["source"], "name": "index"}
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
+    for one in found.examined:
+        digest.update(one.facts.sha256.encode())
+    return Manifest(digest.hexdigest(), recipe, Ledger(num_samples), found.shards(), tuple(files))
+
+
+def _undescribed_mds(storage: Storage, names: Sequence[str]) -> Undescribed:
+    _refuse_two_forms(storage, names)
+    described, has_index = _indexed(storage)
+    if has_index:
+        for name in names:
+            if name not in described:
+                raise ShardtoolsError(
+                    f"expected {MDS_INDEX_NAME} in {storage.uri} to name every shard there, got {name} beside them; "
+                    f"move that away, or {MDS_INDEX_NAME} to have it made anew of all shards"
+                )
+        return Undescribed(tuple(Candidate(storage.uri, shard) for shard in described.values()), True)
+    _refuse_gaps(storage, names, True)
+    every = sorted({*names, *described}, key=natural_order)
+    shards = [described.get(name) or mds_shard(i, name) for i, name in enumerate(every)]
+    return Undescribed(tuple(Candidate(storage.uri, shard) for shard in shards), False)
+
+
+def _indexed(storage: Storage) -> tuple[dict[str, Shard], bool]:
+    """The shards that indices describe, in their order, and whether the folder's own index does."""
+    try:
+        dataset = survey_dataset(storage.uri)
+    except UsageError:
+        return {}, False
+    faults = [problem for problem in dataset.problems if problem.kind == "index-damaged"]
+    own = [problem for problem in faults if problem.name == MDS_INDEX_NAME]
+    if any(problem.is_fatal for problem in own):
+        return {}, False
+    for problem in faults:
+        raise ShardtoolsError(
+            f"expected a sound index, or none, got {problem.name} in {storage.uri} with this fault: {problem.detail}; "
+            "move it away to have the shards indexed without it"
+        )
+    return {stored.name: stored for stored in map(stored_form, _with_entries(dataset))}, _names_shards(storage)
+
+
+def _with_entries(dataset: Dataset) -> list[Shard]:
+    return [shard for shard in dataset.shards if shard.entry is not None]
+
+
+def _names_shards(storage: Storage) -> bool:
+    return b'"shards"' in (storage.get(MDS_INDEX_NAME) or b"")
+
+
+def _refuse_two_forms(storage: Storage, names: Sequence[str]) -> None:
+    known = set(names)
+    for name in names:
+        raw = name.removesuffix(".zstd")
+        if raw != name and raw in known:
+            raise ShardtoolsError(
+                f"expected one form of every shard in {storage.uri}, got {raw} beside {name}, as StreamingDataset leaves it; "
+                "delete the unpacked copies"
+            )
+
+
+def _refuse_gaps(storage: Storage, names: Sequence[str], from_zero: bool) -> None:
+    for gap in gaps(names, from_zero):
+        raise ShardtoolsError(f"{gap}; restore it in {storage.uri}, or renumber the others if there never was one")
+
+
+def _was_packed_here(storage: Storage) -> bool:
+    """Whether something that only this package leaves lies there."""
+    return any(storage.num_bytes(name) is not None for name in (MANIFEST_NAME, OFFSETS_NAME, KEPT_PLAN_NAME))

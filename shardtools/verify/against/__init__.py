@@ -1,0 +1,82 @@
+"""Level 6: that the dataset is its source, nothing lost, nothing doubled, nothing changed, nothing added.
+
+What is given as source is either what the manifest's recipe was run on, or another dataset. A folder is a dataset where a
+manifest or an MDS index says so; tars alone are one unless the recipe itself packed tar files.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+
+from shardtools.datasets import Dataset, open_dataset
+from shardtools.errors import UsageError
+from shardtools.formats import MDS_INDEX_NAME
+from shardtools.manifest import MANIFEST_NAME, Manifest
+from shardtools.sources import first_files, resolve_inputs
+from shardtools.storage import open_storage
+from shardtools.verify.against._dataset import against_dataset
+from shardtools.verify.against._source import against_source
+from shardtools.verify.findings import Findings
+from shardtools.verify.stored import Proof, Stored
+
+_PEEKED_FILES = 200
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
+_MDS_SUFFIXES = (".mds",)
+_PATTERN = re.compile(r"[*?\[{]")
+
+
+def check_against(stored: Stored, sources: tuple[str, ...], workers: int | None, findings: Findings) -> Proof:
+    """Compare the dataset with its source, or with one other dataset, and add a finding for every difference.
+
+    ``sources`` are words as ``pack`` takes them, or one dataset; of each kind of finding at most ``findings.limit`` samples
+    are named, the others counted. Memory does not grow with the number of samples. Raises UsageError where the sources are
+    neither a dataset nor of the kind that the recipe was run on.
+    """
+    manifest = stored.dataset.manifest
+    if len(sources) == 1 and (other := _dataset_at(sources[0], manifest)) is not None:
+        return against_dataset(stored, other, workers, findings)
+    if manifest is None:
+        raise UsageError(
+            f"expected one other dataset to compare {stored.dataset.uri} with, since no manifest says how it was made, "
+            f"got {', '.join(sources)}; give the folder of a WDS or MDS dataset"
+        )
+    return against_source(stored, manifest, sources, workers, findings)
+
+
+def _dataset_at(word: str, manifest: Manifest | None) -> Dataset | None:
+    """The dataset that a word names; None where it is input for the recipe."""
+    packs_tars = manifest is not None and _packs_tars(manifest)
+    if not os.path.isdir(word):
+        # A pattern of shards, or a single one.
+        is_shard = word.endswith(_MDS_SUFFIXES if packs_tars else (*_TAR_SUFFIXES, *_MDS_SUFFIXES)) and os.path.exists(word)
+        is_pattern = not os.path.exists(word) and _PATTERN.search(word) is not None
+        return open_dataset(word) if is_shard or is_pattern else None
+    storage = open_storage(word)
+    if storage.num_bytes(MANIFEST_NAME) is not None or _names_shards(storage.get(MDS_INDEX_NAME)):
+        return open_dataset(word)
+    if packs_tars:
+        return None
+    return open_dataset(word) if manifest is None or _holds_tars_only(word) else None
+
+
+def _names_shards(text: bytes | None) -> bool:
+    try:
+        content = json.loads(text or b"null")
+    except ValueError:
+        return False
+    return isinstance(content, dict) and isinstance(content.get("shards"), list) and content.get("version") == 2
+
+
+def _holds_tars_only(folder: str) -> bool:
+    paths: Sequence[bytes] = [path for given in resolve_inputs([folder]) for path in first_files(given, _PEEKED_FILES)]
+    return bool(paths) and all(os.fsdecode(path).lower().endswith(_TAR_SUFFIXES) for path in paths)
+
+
+def _packs_tars(manifest: Manifest) -> bool:
+    """Whether the recipe takes tar files as samples."""
+    try:
+        rules = manifest.recipe["source"]["layout"]["rules"]
+        return any(f".{alias}".endswith(_TAR_SUFFIXES) for rule in rules for alias in rule["aliases"])
+    except (LookupError, TypeError):
+        return False

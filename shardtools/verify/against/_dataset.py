@@ -1,0 +1,80 @@
+"""A dataset against another one: the same keys with the same values, in any order and either format."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from shardtools.datasets import Dataset
+from shardtools.digests import DigestTable
+from shardtools.engines import Engine
+from shardtools.units import plural
+from shardtools.verify.against._canonical_reading import Canonical
+from shardtools.verify.against._compare import RECORD_BYTES, compare
+from shardtools.verify.against._fields import mapped
+from shardtools.verify.against._report import report
+from shardtools.verify.against._run import live_engine, results, run_each
+from shardtools.verify.against._samples import Found
+from shardtools.verify.against._stored import DigestSamples, FindStored, Reading, Records
+from shardtools.verify.findings import Findings
+from shardtools.verify.stored import Proof, Stored
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two datasets, and how its samples are read."""
+
+    dataset: Dataset
+    reading: Reading
+    has_keys: bool
+
+    def digest(self, engine: Engine, table: DigestTable, take: Callable[[int, Records], None]) -> None:
+        def taken(i: int, records: Records) -> None:
+            table.add(records.records)
+            take(i, records)
+
+        run_each(engine, DigestSamples(self.dataset, self.reading, self.has_keys), self.dataset.shards, taken)
+
+    def find(self, engine: Engine, wanted: frozenset[bytes]) -> Sequence[list[Found]]:
+        return results(engine, FindStored(self.dataset, self.reading, self.has_keys, wanted), self.dataset.shards)
+
+
+def against_dataset(stored: Stored, other: Dataset, workers: int | None, findings: Findings) -> Proof:
+    """Compare every sample of both, by key and by what its fields mean."""
+    ours, theirs = mapped(other, stored.dataset)
+    has_keys = not any(shard.is_keyless for shard in (*other.shards, *stored.dataset.shards))
+    expected, got = _Side(other, Canonical(ours), has_keys), _Side(stored.dataset, Canonical(theirs), has_keys)
+    before = len(findings.found) + findings.counts.total()
+    num_bytes = sum(shard.num_bytes or 0 for shard in (*other.shards, *stored.dataset.shards))
+
+    def note_damage(i: int, records: Records) -> None:
+        if records.fault is not None:
+            shard = other.shards[i]
+            findings.add("could-not-look", f"expected to read {shard.name} of {other.uri} whole, but {records.fault}")
+
+    source, table = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES)
+    try:
+        with live_engine(workers, num_bytes, stored.num_samples) as engine:
+            expected.digest(engine, source, note_damage)
+            got.digest(engine, table, lambda *_: None)
+            differences = compare(source, table, findings.limit)
+            if differences:
+                wanted = differences.wanted
+                report(differences, chain(*expected.find(engine, wanted)), chain(*got.find(engine, wanted)), findings)
+    finally:
+        source.close()
+        table.close()
+    return _proof(other, stored, has_keys, len(findings.found) + findings.counts.total() == before)
+
+
+def _proof(other: Dataset, stored: Stored, has_keys: bool, is_proved: bool) -> Proof:
+    not_proved: tuple[str, ...] = ("whether both datasets have their samples in the same order",)
+    if not has_keys:
+        not_proved += ("which sample has which key, since one of the two stores no keys: samples were told by their content",)
+    if other.format_name != stored.dataset.format_name:
+        not_proved += ("whether what is empty in MDS was empty or absent, which its columns cannot tell",)
+    if not is_proved:
+        return Proof(not_proved=not_proved)
+    by = "each under its key and with equal values in every field" if has_keys else "each with equal values in every field"
+    return Proof(
+        (f"The {plural(stored.num_samples, 'sample')} of {other.uri} are in the dataset exactly once, {by}, and no others.",), not_proved
+    )

@@ -1,0 +1,104 @@
+"""The recipe of a dataset taken from its manifest, and the input planned with it once more."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+
+from shardtools import plugins
+from shardtools.build.order import detect_source
+from shardtools.build.receipts import KEPT_PLAN_NAME
+from shardtools.datasets import Dataset
+from shardtools.engines import Engine
+from shardtools.errors import UsageError
+from shardtools.manifest import Manifest
+from shardtools.plan import Plan, Recipe, ShardLimit, plan_digest
+from shardtools.sample import Field
+from shardtools.sources import Input, SurveyRequest, resolve_inputs
+
+# Decided by the library at hand, no wish of the recipe: shards are compared uncompressed.
+_NO_CHANGE = ("format.zstd_version ",)
+_MAX_DIFFERENCES = 5
+
+
+@dataclass(frozen=True)
+class Rescan:
+    """The source as it is now, cut as the recipe cuts it."""
+
+    plan: Plan
+    """Its digest is comparable with the manifest's, whatever library compresses today."""
+    roots: tuple[str, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.plan.recipe
+
+
+def restored_recipe(manifest: Manifest) -> Recipe:
+    """The recipe with its settled source. Raises UsageError where the manifest holds none that this version can replay."""
+    plain = manifest.recipe
+    try:
+        return Recipe(
+            source=plugins.restored("sources", plain["source"]),
+            format=plugins.restored("formats", plain["format"]),
+            fields=tuple(Field(field["name"], field["encoding"], field["optional"]) for field in plain["fields"]),
+            limit=ShardLimit(plain["shard_bytes"], plain["shard_samples"]),
+            shuffle_seed=plain["shuffle_seed"],
+        )
+    except (UsageError, LookupError, TypeError) as error:
+        raise UsageError(
+            f"expected a manifest whose recipe can be run again on the source, got one that cannot be ({error}); "
+            "give another dataset to compare with"
+        ) from None
+
+
+def rescan(manifest: Manifest, sources: Sequence[str], engine: Engine) -> Rescan:
+    """Plan the sources again as the manifest's recipe says, every automatic choice as it was.
+
+    Raises UsageError for sources of another kind than the recipe's, DuplicateKeyError where two samples have one key by now.
+    """
+    recipe = restored_recipe(manifest)
+    inputs = resolve_inputs(sources)
+
+    def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
+        results: list[Any] = []
+        engine.run(function, items, lambda _: None, results.append)
+        return results
+
+    request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread, settled=recipe.fields)
+    partitions = recipe.source.survey(request).partitions
+    plan = Plan(recipe, partitions, plan_digest(manifest.recipe, partitions))
+    if plan.digest != manifest.plan_digest:
+        _refuse_other_kind(recipe.source, inputs)
+    return Rescan(plan, tuple(given.root for given in inputs))
+
+
+def _refuse_other_kind(source: Any, inputs: Sequence[Input]) -> None:
+    try:
+        detected = detect_source(inputs)
+    except UsageError:
+        return  # a mixture can be packed as any kind
+    if detected != (expected := plugins.name_of(source)):
+        roots = ", ".join(given.root for given in inputs)
+        raise UsageError(
+            f"expected a source of the kind {expected!r}, which the dataset was packed from, got {roots}, which is of the kind "
+            f"{detected!r}; give the source it was packed from"
+        )
+
+
+def changes(dataset: Dataset, manifest: Manifest, scanned: Rescan) -> str | None:
+    """How the source differs from the one that was packed, as far as names and sizes tell; None where it does not."""
+    plan = scanned.plan
+    if plan.digest == manifest.plan_digest:
+        return None
+    order = " (sources in another order than they were packed in count as changed)" if len(scanned.roots) > 1 else ""
+    try:
+        kept = dataset.storage.get(KEPT_PLAN_NAME)
+        if kept is not None and Plan.digest_of(kept) == manifest.plan_digest:
+            found = [text for text in plan.differences(kept) if not text.startswith(_NO_CHANGE)]
+            return "; ".join(found[:_MAX_DIFFERENCES]) + order
+    except (zstandard.ZstdError, ValueError, LookupError):
+        pass  # no part of the dataset: without it the names cannot be told
+    missing = f"{KEPT_PLAN_NAME} is not there to name the files"
+    return f"one with the plan {plan.digest} in place of {manifest.plan_digest}{order}, and {missing}"

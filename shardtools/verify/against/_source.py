@@ -1,0 +1,188 @@
+"""A dataset against the source it was packed from: the recipe runs again, and what it makes is compared.
+
+Whole shards are compared first: the bytes of all their samples in one digest, in the order of the plan. Only the samples of
+shards that have no equal are compared one by one. Where the source is planned otherwise than it was, all samples are.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from shardtools.datasets import Shard
+from shardtools.digests import DigestTable
+from shardtools.engines import Engine
+from shardtools.errors import DuplicateKeyError, ShardtoolsError, UsageError
+from shardtools.manifest import Ledger, Manifest
+from shardtools.units import plural
+from shardtools.verify.against._compare import RECORD_BYTES, Differences, compare
+from shardtools.verify.against._recipe import Rescan, changes, rescan
+from shardtools.verify.against._replay import FindReplayed, PartShards, RecordOf, Replay, Replayed, ReplayShards, ShardDigest
+from shardtools.verify.against._report import report
+from shardtools.verify.against._run import live_engine, results, run_each
+from shardtools.verify.against._stored import AsStored, DigestSamples, DigestShards, FindStored, spans
+from shardtools.verify.findings import Findings
+from shardtools.verify.stored import Proof, Stored
+
+
+def against_source(stored: Stored, manifest: Manifest, sources: Sequence[str], workers: int | None, findings: Findings) -> Proof:
+    """Replay the manifest's recipe on the sources. Raises UsageError for sources of another kind than the recipe's."""
+    num_bytes = sum(shard.num_bytes or 0 for shard in stored.dataset.shards)
+    try:
+        with live_engine(workers, num_bytes, stored.num_samples) as engine:
+            return _compared(stored, manifest, rescan(manifest, sources, engine), engine, findings)
+    except UsageError:
+        raise
+    except DuplicateKeyError as error:
+        findings.add("changed-source", f"expected the source as it was packed, got one that cannot be packed: {error}")
+    except ShardtoolsError as error:
+        findings.add("could-not-look", f"expected to replay the recipe, but {error}")
+    return Proof(not_proved=("whether the samples of the source are those of the dataset, since the recipe could not be replayed",))
+
+
+@dataclass
+class _Sides:
+    """Both sides, shard by shard, and how the samples of those without an equal are compared."""
+
+    stored: Stored
+    replay: Replay
+    parts: list[PartShards]
+    engine: Engine
+    replayed: dict[int, Replayed] = field(default_factory=dict)
+    stored_shards: list[ShardDigest | None] = field(default_factory=list)
+
+    @property
+    def has_keys(self) -> bool:
+        return not any(shard.is_keyless for shard in self.stored.dataset.shards)
+
+    @property
+    def rejects(self) -> Counter[str]:
+        return sum((replayed.rejects for replayed in self.replayed.values()), Counter())
+
+    @property
+    def num_samples(self) -> int:
+        return sum(replayed.num_samples for replayed in self.replayed.values())
+
+    @property
+    def is_in_order(self) -> bool | None:
+        """Whether the dataset's shards are those of the plan; None where not all could be read as a whole."""
+        if None in self.stored_shards:
+            return None
+        source = [shard.digest for i in range(len(self.parts)) for shard in self.replayed[i].shards]
+        return source == [shard.digest for shard in self.stored_shards if shard is not None]
+
+    def digest_shards(self) -> None:
+        run_each(self.engine, ReplayShards(self.replay), self.parts, self.replayed.__setitem__)
+        self.stored_shards = results(self.engine, DigestShards(self.stored.dataset), spans(self.stored))
+
+    def unmatched(self) -> tuple[list[PartShards], list[Shard]]:
+        """What is left of both sides when shards of equal samples in equal order are paired off."""
+        spare = Counter(shard for shard in self.stored_shards if shard is not None)
+        paired: Counter[ShardDigest] = Counter()
+        parts = []
+        for i, part in enumerate(self.parts):
+            left_out = set()
+            for k, digest in enumerate(self.replayed[i].shards):
+                if spare[digest] > paired[digest]:
+                    paired[digest] += 1
+                    left_out.add(k)
+            if len(left_out) < len(self.replayed[i].shards):
+                parts.append(PartShards(part.partition, frozenset(left_out)))
+        shards = []
+        for shard, stored_digest in zip(self.stored.dataset.shards, self.stored_shards, strict=True):
+            if stored_digest is not None and paired[stored_digest]:
+                paired[stored_digest] -= 1
+            else:
+                shards.append(shard)
+        return parts, shards
+
+    def compare(self, parts: list[PartShards], shards: list[Shard], findings: Findings) -> Differences:
+        """Compare the samples of some parts with those of some shards, and report what differs."""
+        source, theirs = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES)
+        record_of, reading = RecordOf(self.has_keys), AsStored(self.replay.recipe)
+
+        def take_source(i: int, replayed: Replayed) -> None:
+            source.add(replayed.records)
+            self.replayed.setdefault(parts[i].partition.index, replace(replayed, records=b""))
+
+        try:
+            run_each(self.engine, ReplayShards(self.replay, record_of), parts, take_source)
+            run_each(
+                self.engine,
+                DigestSamples(self.stored.dataset, reading, self.has_keys),
+                shards,
+                lambda _, records: theirs.add(records.records),
+            )
+            differences = compare(source, theirs, findings.limit)
+        finally:
+            source.close()
+            theirs.close()
+        if differences:
+            if differences.num_missing or differences.num_foreign:
+                # Whether the other side has such a key at all, only all of it can tell.
+                parts, shards = self.parts, list(self.stored.dataset.shards)
+            wanted = differences.wanted
+            ours = results(self.engine, FindReplayed(self.replay, wanted, record_of), [part.partition for part in parts])
+            found = results(self.engine, FindStored(self.stored.dataset, reading, self.has_keys, wanted), shards)
+            report(differences, chain(*ours), chain(*found), findings)
+        return differences
+
+
+def _compared(stored: Stored, manifest: Manifest, scanned: Rescan, engine: Engine, findings: Findings) -> Proof:
+    before = _num_added(findings)
+    changed = changes(stored.dataset, manifest, scanned)
+    if changed is not None:
+        findings.add("changed-source", f"expected the source as it was packed, got {changed}")
+    sides = _Sides(stored, Replay(scanned.recipe, scanned.roots), [PartShards(part) for part in scanned.plan.partitions], engine)
+    parts, shards = sides.parts, list(stored.dataset.shards)
+    if changed is None:
+        sides.digest_shards()
+        parts, shards = sides.unmatched()
+    differences = sides.compare(parts, shards, findings) if parts or shards else Differences(0)
+    is_in_order = None if changed is not None or differences else sides.is_in_order
+    if is_in_order is False:
+        detail = "expected the samples in the shards and the order that the recipe makes, got the same samples otherwise"
+        findings.add("changed-order", detail)
+    _check_ledger(manifest, sides, differences, findings)
+    is_proved = _num_added(findings) == before
+    order = {True: ", in the order of the plan", None: ""}[is_in_order] if is_proved else ""
+    return _proof(sides, manifest.ledger, order, is_proved)
+
+
+def _num_added(findings: Findings) -> int:
+    return len(findings.found) + findings.counts.total()
+
+
+def _check_ledger(manifest: Manifest, sides: _Sides, differences: Differences, findings: Findings) -> None:
+    """Everything that was read must have gone where the manifest says, but for the samples that findings name."""
+    ledger, rejects = manifest.ledger, sides.rejects
+    if ledger.num_filtered:
+        findings.add("ledger-open", f"expected a recipe that filters nothing, got {plural(ledger.num_filtered, 'filtered sample')}")
+    for reason in sorted(rejects.keys() | ledger.rejects.keys()):
+        if rejects[reason] != ledger.rejects[reason]:
+            detail = (
+                f"expected {ledger.rejects[reason]:,} rejected as {reason}, as the manifest says, got {rejects[reason]:,} from the source"
+            )
+            findings.add("ledger-open", detail)
+    num_written = sides.num_samples - differences.num_missing + differences.num_foreign
+    if num_written != ledger.num_written:
+        detail = f"expected {plural(ledger.num_written, 'sample')}, as the manifest says was written, got {num_written:,} in the shards"
+        findings.add("ledger-open", detail)
+
+
+def _proof(sides: _Sides, ledger: Ledger, order: str, is_proved: bool) -> Proof:
+    not_proved: tuple[str, ...] = () if order else ("whether the samples are in the order of the plan",)
+    if not sides.has_keys:
+        not_proved += ("which sample has which key, since the dataset stores no keys",)
+    if not is_proved:
+        return Proof(not_proved=not_proved)
+    read = (
+        f"read {ledger.num_read:,} = written {ledger.num_written:,} + rejected {ledger.num_rejected:,} + filtered {ledger.num_filtered:,}"
+    )
+    return Proof(
+        (
+            f"The recipe was run again on the source: each of the {plural(ledger.num_written, 'sample')} it makes is in the dataset "
+            f"exactly once, byte for byte{order}, and the ledger closes: {read}.",
+        ),
+        not_proved,
+    )

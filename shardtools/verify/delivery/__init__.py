@@ -1,0 +1,54 @@
+"""Level 5: every sample is delivered exactly once in an epoch, by arithmetic always and by real readers where asked for."""
+
+import importlib.util
+
+from shardtools.errors import UsageError
+from shardtools.verify.delivery._arithmetic import check_arithmetic
+from shardtools.verify.delivery._grid import arithmetic_cells
+from shardtools.verify.delivery._live import READER_OF, check_live
+from shardtools.verify.findings import Findings
+from shardtools.verify.options import DeliveryOptions
+from shardtools.verify.stored import Proof, Stored
+
+__all__ = ["check_delivery", "refuse_impossible"]
+
+
+def check_delivery(stored: Stored, options: DeliveryOptions, findings: Findings) -> Proof:
+    """Prove the delivery of what is stored. Raises UsageError as ``refuse_impossible``, and for what only running shows."""
+    refuse_impossible(options, stored.dataset.format_name)
+    proof = check_arithmetic(stored, arithmetic_cells(options), findings)
+    if not options.is_live:
+        return Proof(proof.proved, (*proof.not_proved, "what real reader processes deliver (--live)"))
+    live = check_live(stored, options, findings)
+    return Proof((*proof.proved, *live.proved), tuple(dict.fromkeys((*proof.not_proved, *live.not_proved))))
+
+
+def refuse_impossible(options: DeliveryOptions, format_name: str) -> None:
+    """Raises UsageError where what is asked cannot be carried out for a dataset of that format. Costs nothing."""
+    if any(size < 1 for size in options.world_sizes or ()):
+        raise UsageError(f"expected world sizes of at least 1, got {min(options.world_sizes or ())}")
+    if any(number < 0 for number in options.num_workers or ()):
+        raise UsageError(f"expected 0 workers or more, got {min(options.num_workers or ())}")
+    if options.id_of is not None and not options.is_live:
+        raise UsageError("expected --live, --reader or --dataset with --id, got none of them: only a live run delivers items")
+    if options.is_live:
+        _refuse_reader(options, format_name)
+
+
+def _refuse_reader(options: DeliveryOptions, format_name: str) -> None:
+    there = " and ".join(READER_OF.values())
+    if options.factory is not None and options.reader is not None:
+        raise UsageError("expected --reader or --dataset, got both; give the one that is to be run")
+    if options.reader == "shardtools":
+        raise UsageError(
+            f"expected one of the readers there are, {there}, got shardtools, which is not there yet; or name your own by --dataset"
+        )
+    if options.reader not in (None, *READER_OF.values()):
+        raise UsageError(f"expected {there.replace(' and ', ' or ')} for --reader, got {options.reader!r}; name your own by --dataset")
+    fitting = READER_OF.get(format_name)
+    if options.factory is None and options.reader not in (None, fitting):
+        raise UsageError(f"expected the reader of {format_name}, {fitting}, got {options.reader}")
+    needed = {"torch"} if options.factory is not None or fitting is None else {"torch", fitting}
+    for name in sorted(needed):
+        if importlib.util.find_spec(name) is None:
+            raise UsageError(f"expected {name} for a live run, got no such package; run pip install 'shardtools[train]'")
