@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,41 +64,43 @@ def mds_contents(destination: Path) -> dict[str, Any]:
 
 def large_shards(work: Path, count: int) -> Path:
     """A published WDS dataset of ``count`` values of 200 KB that do not compress, made once."""
-    source, packed = work / f"large-{count}", work / f"large-{count}.wds"
-    if not packed.exists():
-        say(f"making {count:,} files of {_LARGE_BYTES:,} bytes")
+
+    def make(source: Path) -> None:
         noise = random.Random(1)
         for i in range(count):
             path = source / f"{i // FILES_PER_FOLDER:04d}" / f"{i:07d}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"\xff\xd8\xff" + noise.randbytes(_LARGE_BYTES - 3))
-        pack(source, packed)
-    return packed
+
+    return packed(work / f"large-{count}", make, "--to", "wds")
 
 
 def tiny_shards(work: Path, count: int) -> Path:
     """A published WDS dataset of ``count`` samples of a short text and a number, made once."""
-    source, packed = work / f"short-{count}.jsonl", work / f"short-{count}.wds"
-    if not packed.exists():
-        say(f"making {count:,} tiny samples")
+
+    def make(source: Path) -> None:
         with open(source, "w") as file:
             for i in range(count):
                 file.write(f'{{"id":"k{i:08d}","text":"a short text {i * 7919 % 1_000_003}","label":{i % 1000}}}\n')
-        pack(source, packed, "--key", "id", "--map", "txt=text,cls=label")
-    return packed
+
+    return packed(work / f"short-{count}.jsonl", make, "--to", "wds", "--key", "id", "--map", "txt=text,cls=label")
 
 
 def many_keys(work: Path, count: int) -> Path:
     """A published MDS dataset of ``count`` rows of a key and a number, made once."""
-    source, packed = work / f"many-{count}.jsonl", work / f"many-{count}.mds"
-    if not packed.exists():
-        say(f"making {count:,} rows")
+
+    def make(source: Path) -> None:
         with open(source, "w") as file:
             file.writelines(f'{{"id":"k{i:010d}","n":{i}}}\n' for i in range(count))
-        subprocess.run([*SHARDTOOLS, "pack", str(source), str(packed), "--to", "mds", "--key", "id"], check=True, stdout=subprocess.DEVNULL)
-    return packed
+
+    return packed(work / f"many-{count}.jsonl", make, "--to", "mds", "--key", "id")
 
 
-def pack(source: Path, destination: Path, *options: str) -> None:
-    """Pack to WDS."""
-    subprocess.run([*SHARDTOOLS, "pack", str(source), str(destination), "--to", "wds", *options], check=True, stdout=subprocess.DEVNULL)
+def packed(source: Path, make: Callable[[Path], None], *options: str) -> Path:
+    """The dataset packed from what ``make`` writes at ``source``; both are made again unless the dataset is complete."""
+    folder = source.with_suffix(".shards")
+    if not (folder / "shardtools.manifest").exists():
+        say(f"making {folder.name}")
+        make(source)
+        subprocess.run([*SHARDTOOLS, "pack", str(source), str(folder), *options], check=True, stdout=subprocess.DEVNULL)
+    return folder

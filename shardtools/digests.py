@@ -2,8 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import IO
 
 import numpy as np
@@ -23,7 +23,8 @@ _MEMORY_BYTES = 64 << 20
 class DigestTable:
     """A bag of records. Above ``memory_bytes`` they go to an unnamed file, already parted by the digest's first bits.
 
-    Memory: at most about four times ``memory_bytes`` while adding, and 100 MB while reading; disk: the records themselves.
+    Memory: at most about four times ``memory_bytes`` while adding, and 100 MB while reading, or more where so many records share
+    one digest and ``together`` gives them all; disk: the records themselves.
     """
 
     def __init__(self, record_bytes: int = DIGEST_BYTES, memory_bytes: int = _MEMORY_BYTES) -> None:
@@ -52,13 +53,12 @@ class DigestTable:
         if self._file is not None:
             self._file.close()
 
-    def parts(self, bounds: Sequence[int]) -> Iterator[Records]:
-        """The records between each two neighbouring prefixes of ``bounds``, sorted by digest."""
+    def slices(self, bounds: Sequence[int]) -> Iterator[Iterator[Records]]:
+        """For each two neighbouring prefixes of ``bounds`` the records between them, in pieces, each in no order."""
         held, held_bounds = _parted(b"".join(self._pending), self.record_bytes)
         for low, high in pairwise(bounds):
-            pieces = [held[held_bounds[low] : held_bounds[high]]]
-            pieces += [self._read(begin, run_bounds[low], run_bounds[high]) for begin, run_bounds in self._runs]
-            yield _sorted(np.concatenate(pieces))
+            stored = (self._read(begin, run_bounds[low], run_bounds[high]) for begin, run_bounds in self._runs)
+            yield chain([held[held_bounds[low] : held_bounds[high]]], stored)
 
     def _spill(self) -> None:
         records, bounds = _parted(b"".join(self._pending), self.record_bytes)
@@ -86,18 +86,27 @@ class DigestTable:
 
 def together(tables: Sequence[DigestTable]) -> Iterator[tuple[Records, ...]]:
     """All records of the tables, slice by slice of the digest space; each table's records of a slice sorted by digest."""
-    num_slices = min(1 + sum(map(len, tables)) // _BUCKET_RECORDS, _NUM_PREFIXES)
-    bounds = [i * _NUM_PREFIXES // num_slices for i in range(num_slices + 1)]
-    yield from zip(*(table.parts(bounds) for table in tables), strict=True)
+    bounds = _bounds(sum(map(len, tables)))
+    for slices in zip(*(table.slices(bounds) for table in tables), strict=True):
+        yield tuple(_sorted(np.concatenate(list(pieces))) for pieces in slices)
 
 
-def repeated(table: DigestTable) -> Iterator[bytes]:
-    """Each digest that more than one record has, in order."""
-    for (records,) in together([table]):
-        digests = as_digests(records)
-        is_repeat = np.zeros(len(digests), bool)
-        is_repeat[1:] = digests[1:] == digests[:-1]
-        yield from unique(digests[is_repeat])
+def thinned(table: DigestTable, most: int) -> Iterator[tuple[Records, int]]:
+    """For each slice of the digest space its records sorted by digest, of each digest the ``most`` at most; and how many all are.
+
+    Memory does not grow with the number of records that share a digest either.
+    """
+    for pieces in table.slices(_bounds(len(table))):
+        kept: list[Records] = []
+        num_records = num_kept = 0
+        for piece in pieces:
+            kept.append(piece)
+            num_records += len(piece)
+            num_kept += len(piece)
+            if num_kept > 2 * _BUCKET_RECORDS:
+                kept = [_first_of_each(_sorted(np.concatenate(kept)), most)]
+                num_kept = len(kept[0])
+        yield _first_of_each(_sorted(np.concatenate(kept)), most), num_records
 
 
 def as_digests(records: Records) -> npt.NDArray[np.void]:
@@ -105,9 +114,29 @@ def as_digests(records: Records) -> npt.NDArray[np.void]:
     return np.ascontiguousarray(records[:, :DIGEST_BYTES]).view(f"V{DIGEST_BYTES}").ravel()
 
 
-def unique(digests: Iterable[np.void]) -> list[bytes]:
-    """The distinct ones of sorted digests."""
-    return list(dict.fromkeys(digest.tobytes() for digest in digests))
+def grouped(records: Records) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The order that sorts records of n times 8 bytes by all of these, and where in it each distinct one begins."""
+    words = np.ascontiguousarray(records).view(">u8").astype(np.uint64)
+    order = np.lexsort(words.T[::-1])
+    words = words[order]
+    is_first = np.ones(len(words), bool)
+    is_first[1:] = (words[1:] != words[:-1]).any(axis=1)
+    return order, np.flatnonzero(is_first)
+
+
+def _bounds(num_records: int) -> list[int]:
+    """The prefixes between which a slice of all records is small enough to hold, unless many share a digest."""
+    num_slices = min(1 + num_records // _BUCKET_RECORDS, _NUM_PREFIXES)
+    return [i * _NUM_PREFIXES // num_slices for i in range(num_slices + 1)]
+
+
+def _first_of_each(records: Records, most: int) -> Records:
+    """Of sorted records, the first ``most`` of each digest."""
+    words = np.ascontiguousarray(records[:, :DIGEST_BYTES]).view(np.uint64)
+    is_kept = np.ones(len(words), bool)
+    is_kept[most:] = (words[most:] != words[:-most]).any(axis=1)
+    kept: Records = records if is_kept.all() else records[is_kept]
+    return kept
 
 
 def _parted(data: bytes, record_bytes: int) -> tuple[Records, npt.NDArray[np.int64]]:

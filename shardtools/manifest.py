@@ -31,18 +31,39 @@ class Ledger:
     num_filtered: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
     """Bad samples by reason."""
+    num_blank: int = 0
+    """Blank lines, which are no samples."""
+    num_rows: int | None = None
+    """How many samples the shards hold, where transforms made them of what was read; None: as many as were written."""
+    transforms: dict[str, Counter[str]] = field(default_factory=dict)
+    """What each transform counted, by its name."""
 
     @property
     def num_rejected(self) -> int:
         return self.rejects.total()
 
     @property
+    def num_stored(self) -> int:
+        """Samples in the shards."""
+        return self.num_written if self.num_rows is None else self.num_rows
+
+    @property
     def num_read(self) -> int:
         return self.num_written + self.num_rejected + self.num_filtered
 
     def __add__(self, other: "Ledger") -> "Ledger":
-        rejects = self.rejects + other.rejects
-        return Ledger(self.num_written + other.num_written, self.num_filtered + other.num_filtered, rejects)
+        has_rows = self.num_rows is not None or other.num_rows is not None
+        return Ledger(
+            self.num_written + other.num_written,
+            self.num_filtered + other.num_filtered,
+            self.rejects + other.rejects,
+            self.num_blank + other.num_blank,
+            self.num_stored + other.num_stored if has_rows else None,
+            {
+                name: self.transforms.get(name, Counter()) + other.transforms.get(name, Counter())
+                for name in self.transforms | other.transforms
+            },
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -51,11 +72,16 @@ class Ledger:
             "rejected": self.num_rejected,
             "filtered": self.num_filtered,
             "rejects": dict(sorted(self.rejects.items())),
+            # Only where there are any: most datasets have neither.
+            **({"blank": self.num_blank} if self.num_blank else {}),
+            **({"rows": self.num_rows} if self.num_rows is not None else {}),
+            **({"transforms": {name: dict(sorted(counts.items())) for name, counts in self.transforms.items()}} if self.transforms else {}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Ledger":
-        return cls(data["written"], data["filtered"], Counter(data["rejects"]))
+        transforms = {name: Counter(counts) for name, counts in data.get("transforms", {}).items()}
+        return cls(data["written"], data["filtered"], Counter(data["rejects"]), data.get("blank", 0), data.get("rows"), transforms)
 
 
 @dataclass(frozen=True)

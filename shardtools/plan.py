@@ -46,11 +46,13 @@ class Recipe:
     shuffle_seed: int | None = None
     sidecars: tuple[str, ...] = ()
     """Readers whose index files are published too, sorted."""
+    transforms: tuple[Any, ...] = ()
+    """What is made of each partition's samples before they are stored, in order."""
 
     def as_json(self) -> dict[str, Any]:
         """The recipe as plain data, the form it has in plan and manifest."""
         # Left out where there are none: what was packed before they were known has the same plan.
-        sidecars = {"sidecars": list(self.sidecars)} if self.sidecars else {}
+        newer = {"sidecars": list(self.sidecars), "transforms": [transform.recipe() for transform in self.transforms]}
         return {
             "source": plugins.options(self.source),
             "format": plugins.options(self.format),
@@ -58,7 +60,7 @@ class Recipe:
             "shard_bytes": self.limit.num_bytes,
             "shard_samples": self.limit.num_samples,
             "shuffle_seed": self.shuffle_seed,
-            **sidecars,
+            **{name: values for name, values in newer.items() if values},
         }
 
 
@@ -236,10 +238,10 @@ def _by_name(lines: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def _comparable(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe as leaves by dotted name, fields by their names."""
+    """A recipe as leaves by dotted name, fields and transforms by their names."""
     plain = json.loads(json.dumps(recipe))
     fields = {field["name"]: field["encoding"] + ("?" if field["optional"] else "") for field in plain["fields"]}
-    return _flatten({**plain, "fields": fields})
+    return _flatten({**plain, "fields": fields, "transforms": {one["name"]: one for one in plain.get("transforms", [])}})
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

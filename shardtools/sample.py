@@ -88,6 +88,8 @@ class Batch:
     columns: dict[str, list[Any]]
     where: Callable[[int], str]
     """Names the place sample ``i`` came from, for messages."""
+    num_blank: int = 0
+    """Blank lines passed over on the way to these samples, or behind the last ones where there are none."""
 
     def __len__(self) -> int:
         return len(self.keys)

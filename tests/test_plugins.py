@@ -63,7 +63,7 @@ def test_a_word_of_another_plug_in_is_refused_by_name(package, name, word, flag,
 
 def test_every_option_of_a_plug_in_has_one_that_knows_it():
     """The command line offers exactly what the plug-ins know."""
-    offered = {(option.of, option.name) for option in pack.command.params if isinstance(option, GroupedOption) and option.of}
+    offered = {(option.of, option.name) for option in pack.command.params if isinstance(option, GroupedOption) and option.of in PACKAGES}
     known = set()
     for of, package in PACKAGES.items():
         for name in plugins.names(package):

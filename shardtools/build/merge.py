@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shardtools.build.admit import admit, fitting_engine
 from shardtools.build.destination import Destination
-from shardtools.build.examine import Examined
-from shardtools.build.merge_inputs import MergeInput, merge_inputs, refuse_nested
+from shardtools.build.existing.admit import admit
+from shardtools.build.existing.examine import Examined
+from shardtools.build.existing.merge_inputs import MergeInput, merge_inputs, refuse_nested
+from shardtools.build.existing.schema import Group, one_schema
+from shardtools.build.existing.stage import StageItem, StageShard
 from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
-from shardtools.build.schema import Group, one_schema
-from shardtools.build.stage import StageItem, StageShard
+from shardtools.build.workers import fitting_engine
 from shardtools.engines import Engine, Progress
 from shardtools.errors import ShardtoolsError, StorageError
 from shardtools.extents import extent
-from shardtools.manifest import Manifest
+from shardtools.manifest import Ledger, Manifest
 from shardtools.plan import Partition, Plan, Recipe, ShardLimit
 from shardtools.storage import Storage, open_storage
 from shardtools.units import Budget
@@ -84,10 +85,11 @@ def merge(
     storage = open_storage(destination)
     refuse_nested(sources, storage)
     inputs = merge_inputs(sources)
-    listener.on_inputs(sum(one.num_bytes for one in inputs) * (1 if options.link else 2))
+    shard_bytes = [num_bytes for one in inputs for num_bytes in one.shard_bytes()]
+    listener.on_inputs(sum(shard_bytes) * (1 if options.link else 2))
     candidates = [candidate for one in inputs for candidate in one.part.candidates]
     notes = [note for one in inputs for note in one.part.notes]
-    with fitting_engine(options.workers, candidates) as engine:
+    with fitting_engine(options.workers, shard_bytes) as engine:
         plan, items = _planned(inputs, admit(candidates, engine, listener.on_progress))
         publisher = Publisher(storage, plan, (), _ANY_REJECTS, options.overwrite)
         place = Destination(storage, plan, publisher)
@@ -140,9 +142,9 @@ def _groups(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> list[
         own = examined[begin : begin + len(one.part.candidates)]
         begin += len(own)
         num_samples = sum(shard.facts.num_samples for shard in own)
-        if one.ledger is not None and one.ledger.num_written != num_samples:
+        if one.ledger is not None and one.ledger.num_stored != num_samples:
             raise ShardtoolsError(
-                f"expected the {one.ledger.num_written:,} samples that the manifest in {one.part.folder} counts, got {num_samples:,}; "
+                f"expected the {one.ledger.num_stored:,} samples that the manifest in {one.part.folder} counts, got {num_samples:,}; "
                 f"shardtools verify {one.part.folder} shows what is wrong"
             )
         groups.append(Group(own, one.fields))
@@ -175,7 +177,13 @@ def _items(inputs: Sequence[MergeInput], groups: Sequence[Group], plan: Plan) ->
     for one, group in zip(inputs, groups, strict=True):
         for k, shard in enumerate(group.examined):
             partition = plan.partitions[len(items)]
-            item = StageItem(partition.index, partition.inputs_digest(), shard)
-            # What the input's run left out is counted, and listed, with its first shard.
-            items.append(replace(item, ledger=one.ledger, rejects=one.rejects()) if k == 0 else item)
+            ledger = _ledger(one.ledger or Ledger(), shard.facts.num_samples, is_first=k == 0)
+            items.append(StageItem(partition.index, partition.inputs_digest(), shard, ledger, one.rejects() if k == 0 else ()))
     return items
+
+
+def _ledger(whole: Ledger, num_samples: int, is_first: bool) -> Ledger:
+    """One shard's part of its dataset's ledger: what cannot be told by shards is counted with the first."""
+    part = whole if is_first else Ledger()
+    # Where transforms made the samples, the number that was read and written is of something else.
+    return replace(part, num_written=num_samples) if whole.num_rows is None else replace(part, num_rows=num_samples)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shardtools import plugins
 from shardtools.build.sidecars import parse_kinds, refuse_unfit
+from shardtools.build.token_order import TokenOrder, token_order_of
 from shardtools.errors import UsageError
 from shardtools.formats import ShardFormat
 from shardtools.plan import ShardLimit
@@ -30,6 +31,8 @@ class Order:
     shuffle_seed: int | None = None
     encodings: dict[str, str] = field(default_factory=dict)
     """MDS encodings by field, in place of the inferred ones."""
+    tokens: TokenOrder | None = None
+    """None: samples are stored as they are read."""
     sidecars: tuple[str, ...] = ()
     """Of ``sidecars.KINDS``, sorted."""
 
@@ -49,15 +52,20 @@ class OrderWords:
     shuffle: bool = False
     seed: int | None = None
     sidecars: str | None = None
+    token_options: Mapping[str, str] = field(default_factory=dict)
+    """What only tokenizing and packing of sequences understand."""
 
 
 def order_of(inputs: Sequence[Input], words: OrderWords) -> Order:
     """The order that the words give. Raises UsageError for the first of them that does not fit the others."""
-    if words.shuffle != (words.seed is not None):
+    tokens = token_order_of(words.token_options, words.seed)
+    if words.shuffle != (words.seed is not None) and (words.shuffle or tokens is None):
         raise UsageError("expected --shuffle and --seed S together, got only one; the seed fixes the order")
     source_name = detect_source(inputs) if words.source == AUTO else words.source
     source: Source = plugins.make("sources", source_name, words.source_options, "--from")
     format_: ShardFormat = plugins.make("formats", words.format, words.format_options, "--to")
+    if tokens is not None and words.columns is not None:
+        raise UsageError("expected no --columns with --tokenizer, which settles the columns, got it; leave it out")
     if words.columns is not None and format_.index_name is None:
         raise UsageError(f"expected no --columns with --to {words.format}, got it; leave it out")
     sidecars = parse_kinds(words.sidecars)
@@ -66,9 +74,10 @@ def order_of(inputs: Sequence[Input], words: OrderWords) -> Order:
         source=source,
         format=format_,
         limit=limit_of(None if words.shard_size is None else parse_bytes(words.shard_size), words.shard_samples),
-        shuffle_seed=words.seed,
+        shuffle_seed=words.seed if words.shuffle else None,
         encodings={} if words.columns is None else parse_pairs(words.columns, "--columns"),
         sidecars=sidecars,
+        tokens=tokens,
     )
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from shardtools.build.admit import admit, fitting_engine
-from shardtools.build.descriptions import Descriptions
-from shardtools.build.examine import Candidate, Examined
+from shardtools.build.existing.admit import admit
+from shardtools.build.existing.descriptions import Descriptions
+from shardtools.build.existing.examine import Candidate, Examined
+from shardtools.build.existing.schema import Group, one_schema
+from shardtools.build.existing.undescribed import undescribed_manifest, undescribed_shards
 from shardtools.build.receipts import PLAN_NAME
-from shardtools.build.schema import Group, one_schema
 from shardtools.build.sidecars import SidecarFile, names_of, refuse_unfit
-from shardtools.build.undescribed import undescribed_manifest, undescribed_shards
+from shardtools.build.workers import fitting_engine
 from shardtools.datasets import is_safe_name, survey_dataset
 from shardtools.engines import Progress
 from shardtools.errors import ShardtoolsError, UsageError
@@ -21,6 +22,9 @@ from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, OFFSETS_NAME, PRIVA
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 from shardtools.units import plural
+
+DAMAGED_MANIFEST_NAME = f"{PRIVATE_FOLDER}/manifest.damaged"
+"""What ``index`` keeps of a manifest that it has to replace."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,11 @@ class _Job:
         made, replaced = self._write(found.files_named(wanted))
         entries = [self._entry(name) for name in found.ordered(wanted)] + [self._entry(name) for name in others]
         manifest = undescribed_manifest(found, entries)
-        (made if self.storage.num_bytes(MANIFEST_NAME) is None else replaced).append(MANIFEST_NAME)
+        old = self.storage.get(MANIFEST_NAME)
+        (made if old is None else replaced).append(MANIFEST_NAME)
+        if old is not None:
+            # Its recipe and ledger are known from nowhere else, and a person may still read them in it.
+            self.storage.put(DAMAGED_MANIFEST_NAME, old)
         self.storage.put(MANIFEST_NAME, manifest.serialize())
         adopted = tuple(name for name in others if name != MDS_INDEX_NAME or not undescribed.has_index)
         return Reindexed(manifest, tuple(made), tuple(replaced), adopted, 0.0)
@@ -147,8 +155,9 @@ class _Job:
         return Descriptions(dataset.uri, shard_format, fields, manifest.recipe.get("shard_bytes"), self._examined(candidates))
 
     def _examined(self, candidates: Sequence[Candidate]) -> list[Examined]:
-        self.listener.on_shards(sum(self.storage.num_bytes(candidate.shard.name) or 0 for candidate in candidates))
-        with fitting_engine(self.options.workers, candidates) as engine:
+        shard_bytes = [self.storage.num_bytes(candidate.shard.name) or 0 for candidate in candidates]
+        self.listener.on_shards(sum(shard_bytes))
+        with fitting_engine(self.options.workers, shard_bytes) as engine:
             return admit(candidates, engine, self.listener.on_progress)
 
     def _remade(self, found: Descriptions, damaged: Sequence[FileEntry]) -> list[SidecarFile]:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardtools.build.destination import Destination, refuse_inside
 from shardtools.build.order import Order
 from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
+from shardtools.build.token_order import TokenOrder
 from shardtools.build.write import BuildTask
 from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
@@ -17,6 +18,7 @@ from shardtools.manifest import Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit, parts_note
 from shardtools.sources import Input, Spread, Survey, SurveyRequest, resolve_inputs, spread_here
 from shardtools.storage import open_storage
+from shardtools.transforms import Transform
 from shardtools.units import Budget
 
 
@@ -67,10 +69,24 @@ def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | No
     inputs = resolve_inputs(sources)
     limit = order.limit or ShardLimit(num_bytes=order.format.default_shard_bytes)
     spread = _spread(engine) if engine is not None else spread_here
-    survey = order.source.survey(SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings))
+    request = SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings)
+    transforms: tuple[Transform, ...] = ()
+    if order.tokens is not None:
+        request = _for_tokens(request, order.tokens)
+    survey = order.source.survey(request)
+    if order.tokens is not None:
+        transforms, survey.fields = order.tokens.transforms(survey.fields, npy=order.format.index_name is None)
+        survey.notes += order.tokens.notes
+        order.format.encoder(survey.fields, limit.num_bytes)  # refuses fields the format cannot hold, and shards too small for them
     survey.notes += parts_note(survey.partitions, limit, survey.expected_bytes)
-    recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed, order.sidecars)
+    recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed, order.sidecars, transforms)
     return PlannedBuild(Plan.make(recipe, survey.partitions), survey, tuple(given.root for given in inputs))
+
+
+def _for_tokens(request: SurveyRequest, tokens: TokenOrder) -> SurveyRequest:
+    """Only the text is read; how many rows come of it, only reading tells."""
+    size = ShardLimit(num_bytes=request.limit.num_bytes or request.format.default_shard_bytes)
+    return replace(request, limit=size, wanted=tokens.wanted, stored_ratio=tokens.stored_ratio)
 
 
 def build(

@@ -19,7 +19,6 @@ KINDS = ("dali", "wids", "energon")
 """The readers that have sidecars."""
 _WIDS_NAME = "shardindex.json"
 _ENERGON_NAME = ".nv-meta/.info.json"
-_HASHED_BYTES = 1 << 20
 
 SidecarFile = tuple[str, bytes]
 """A name below the dataset's folder, and the whole file."""
@@ -119,15 +118,12 @@ def _refuse_unfit_names(shard_name: str, data: memoryview) -> None:
 def _wids(shards: Sequence[StoredTar], opened: Dataset) -> bytes:
     """URLs are relative to the file itself, as wids resolves them."""
     entries = [
-        {"url": shard.name, "md5sum": _md5(opened.stored_file(shard.name)), "nsamples": shard.num_samples, "filesize": shard.num_bytes}
+        {"url": shard.name, "md5sum": _md5(opened, shard.name), "nsamples": shard.num_samples, "filesize": shard.num_bytes}
         for shard in shards
     ]
     content = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": entries}
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _md5(data: memoryview) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    for begin in range(0, len(data), _HASHED_BYTES):
-        digest.update(data[begin : begin + _HASHED_BYTES])
-    return digest.hexdigest()
+def _md5(opened: Dataset, name: str) -> str:
+    return hashlib.md5(opened.stored_file(name), usedforsecurity=False).hexdigest()

@@ -5,13 +5,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from shardtools.build.reading import Reading
 from shardtools.build.receipts import BuildNames, Receipt, StagedShard
 from shardtools.duplicates import DigestRun, key_digest
 from shardtools.engines import Progress, Report
 from shardtools.errors import BadSampleError
 from shardtools.formats import Chunk, Encoder, ShardFile
 from shardtools.keys import fold_key
-from shardtools.manifest import Ledger
 from shardtools.plan import Partition, Recipe
 from shardtools.sample import Reject
 from shardtools.storage import ObjectWriter, Storage, open_storage
@@ -38,8 +38,9 @@ class BuildTask:
         rejects = _Rejects(self.budget)
         encoder = recipe.format.encoder(recipe.fields, recipe.limit.num_bytes)
         writer = _PartitionWriter(recipe, encoder, _Parts(storage, names, partition.index), _Meter(report, rejects))
+        reading = Reading(recipe, self.roots, partition, rejects)
         try:
-            for batch in recipe.source.read(self.roots, partition.extents, rejects):
+            for batch in reading.batches():
                 writer.add(encoder.encode(batch, rejects))
             writer.finish_shard()
         except BaseException:
@@ -51,10 +52,10 @@ class BuildTask:
             plan_digest=self.plan_digest,
             inputs_digest=partition.inputs_digest(),
             shards=tuple(writer.shards),
-            ledger=Ledger(writer.num_samples, 0, Counter(reject.reason for reject in rejects.found)),
+            ledger=reading.ledger(writer.num_samples, Counter(reject.reason for reject in rejects.found)),
             rejects=tuple(rejects.found),
             oversize_keys=tuple(writer.oversize_keys),
-            keys=DigestRun.of(writer.digests),
+            keys=DigestRun.of(reading.digests if recipe.transforms else writer.digests),
             folded_keys=DigestRun.of(writer.folded_digests),
         )
         storage.put(names.receipt(partition.index), receipt.serialize())

@@ -3,6 +3,7 @@
 from typing import Any
 
 from shardtools.build.run import PlannedBuild, Result
+from shardtools.manifest import Ledger
 from shardtools.sources import Survey
 from shardtools.units import format_bytes, plural
 
@@ -71,6 +72,7 @@ def result_rows(result: Result) -> list[tuple[str, str]]:
     rates = [("samples/s", f"{ledger.num_written / seconds:,.0f}"), ("MB/s", f"{num_bytes / 1e6 / seconds:,.1f}")]
     return [
         ("samples", f"{ledger.num_written:,}"),
+        *_token_rows(ledger),
         ("shards", f"{len(result.manifest.shards):,}"),
         ("bytes", f"{num_bytes:,} ({format_bytes(num_bytes)})"),
         ("rejected", f"{ledger.num_rejected:,}"),
@@ -78,6 +80,21 @@ def result_rows(result: Result) -> list[tuple[str, str]]:
         *_survey_rows(result.survey),
         ("seconds", f"{result.seconds:,.2f}"),
         *([] if result.already_complete else rates),
+    ]
+
+
+def _token_rows(ledger: Ledger) -> list[tuple[str, str]]:
+    """What became of documents and their tokens."""
+    packing = ledger.transforms.get("packing")
+    if packing is None:
+        return []
+    spent = packing["tokens-stored"] + packing["padding"]
+    lost = packing["tokens-truncated"] + packing["tokens-dropped"]
+    return [
+        ("  left out", f"{ledger.num_filtered:,}"),
+        ("tokens", f"{packing['tokens-stored']:,} of {packing['tokens-in']:,}, {lost:,} truncated or dropped"),
+        ("rows", f"{ledger.num_stored:,}"),
+        ("padding", f"{packing['padding']:,} ({packing['padding'] / max(spent, 1):.3%})"),
     ]
 
 

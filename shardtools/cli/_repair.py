@@ -1,6 +1,6 @@
 """What ``index`` and ``merge`` share: how unsound shards are named."""
 
-from shardtools.build.admit import UnsoundShardsError
+from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.cli._output import Answer, say
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from shardtools.build.admit import UnsoundShardsError
+from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.build.reindex import Reindexed, ReindexListener, ReindexOptions, reindex
 from shardtools.build.sidecars import parse_kinds
 from shardtools.cli._help import GroupedCommand, option, options
@@ -44,7 +44,7 @@ def command(dataset: str, sidecars: str | None, workers: int | None, as_json: bo
 
 def _json(done: Reindexed) -> dict[str, object]:
     return {
-        "samples": done.manifest.ledger.num_written,
+        "samples": done.manifest.ledger.num_stored,
         "shards": len(done.manifest.shards),
         "bytes": sum(shard.num_bytes for shard in done.manifest.shards),
         "made": list(done.made),

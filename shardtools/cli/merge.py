@@ -2,7 +2,7 @@
 
 import click
 
-from shardtools.build.admit import UnsoundShardsError
+from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.build.merge import Merged, MergeListener, MergeOptions, merge
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, say, table_lines
@@ -50,7 +50,7 @@ def _json(done: Merged) -> dict[str, object]:
         "already_complete": done.already_complete,
         "plan": done.manifest.plan_digest,
         "inputs": done.num_inputs,
-        "samples": done.manifest.ledger.num_written,
+        "samples": done.manifest.ledger.num_stored,
         "shards": len(done.manifest.shards),
         "bytes": sum(shard.num_bytes for shard in done.manifest.shards),
         "ledger": done.manifest.ledger.as_json(),

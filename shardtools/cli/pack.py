@@ -68,9 +68,32 @@ class RunWords:
     into="order",
 )
 @options(
+    "Tokens",
+    option("--tokenizer", of="token", metavar="FILE|DIR", help="Store tokens: tokenizer.json, or the folder it lies in."),
+    option("--text-key", of="token", metavar="A.B", help="Record field, or file extension, of the text. [default: text; messages]"),
+    option("--seq-len", of="token", metavar="N", help="Tokens in a row."),
+    option("--packing", of="token", metavar="[none|concat|bfd]", help="Documents into rows. [default: bfd with --seq-len, else none]"),
+    option("--bos", of="token", metavar="[auto|none|TOKEN]", help="First token of a document. [default: auto]"),
+    option("--eos", of="token", metavar="[auto|none|TOKEN]", help="Last token of a document. [default: auto]"),
+    option(
+        "--special-in-text", of="token", metavar="[split|parse|reject]", help="Text that spells a special token. [default: split, as text]"
+    ),
+    option("--long-docs", of="token", metavar="[split|truncate|drop]", help="Documents above a row. [default: split; chats: drop]"),
+    option("--tail", of="token", metavar="[pad|drop]", help="Last row of a partition that is not full. [default: pad]"),
+    option("--chat", of="token", is_flag=True, help="Text is a list of messages, packed by the tokenizer's template with a loss mask."),
+    option("--doc-ids", of="token", is_flag=True, help="Keep which document each piece of a row is of."),
+    option("--backend", of="token", metavar="[auto|hf|gigatoken]", help="Who encodes; the ids are the same. [default: auto]"),
+    option("--dtype", of="token", metavar="[auto|uint16|uint32|int32]", help="Type of stored ids. [default: auto, by the largest]"),
+    option("--max-doc-bytes", of="token", metavar="SIZE", help="Most text that is encoded at once. [default: 1MiB]"),
+    option(
+        "--oversized", of="token", metavar="[cut|reject]", help="Documents above that: encode in pieces cut at newlines. [default: cut]"
+    ),
+    into="order",
+)
+@options(
     "Selection",
     option("--shuffle", is_flag=True, help="Permute all samples; needs --seed."),
-    option("--seed", type=click.IntRange(0, 2**64 - 1), metavar="S", help="Seed of --shuffle."),
+    option("--seed", type=click.IntRange(0, 2**64 - 1), metavar="S", help="Seed of --shuffle, and of the order of packed rows."),
     into="order",
 )
 @options(

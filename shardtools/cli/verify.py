@@ -1,6 +1,7 @@
 """``shardtools verify``: prove that a dataset is whole and sound."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import click
@@ -10,7 +11,7 @@ from shardtools.cli._output import Answer, json_lines, shown
 from shardtools.cli._progress import ProgressBar
 from shardtools.engines import Progress
 from shardtools.errors import UsageError
-from shardtools.verify import Checked, DeliveryOptions, Verdict, VerifyOptions, verify
+from shardtools.verify import Checked, DeliveryOptions, Finding, Verdict, VerifyOptions, verify
 
 _EXAMPLES = ("shardtools verify shards/ --no-dup", "shardtools verify shards/ --against images/ --json > verdict.json")
 
@@ -65,7 +66,10 @@ class RunWords:
     option("--against", multiple=True, metavar="SRC", help="Compare with the source it was packed from, or another dataset."),
     option("--deep", is_flag=True, help="Decode values too: images, JSON, text, arrays."),
     option(
-        "--target", multiple=True, metavar="NAMES", help="Readers that must take every sample as it is: webdataset,hf,energon,dali,wids"
+        "--target",
+        multiple=True,
+        metavar="NAMES",
+        help="Readers that must take every sample as it is: webdataset,hf,energon,dali,wids; of MDS streaming",
     ),
     option("--strict", is_flag=True, help="Notes count as findings."),
     into="look",
@@ -103,6 +107,10 @@ def command(uri: str, look: LookWords, delivery: DeliveryWords, run: RunWords) -
         targets=tuple(name.strip() for names in look.target for name in names.split(",")),
         strict=look.strict,
     )
+    if not asked.asks_for_delivery and asked.delivery != DeliveryOptions():
+        raise UsageError(
+            "expected --no-dup, --live, --reader or --dataset with --world-size, --num-workers and --id, got none; add --no-dup"
+        )
     with ProgressBar("verify") as bar:
         started = False
 
@@ -121,9 +129,23 @@ def command(uri: str, look: LookWords, delivery: DeliveryWords, run: RunWords) -
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    yield from map(str, verdict.findings)
-    yield from (f"note: {note}" for note in verdict.notes)
-    yield verdict.closing()
+    yield from _listed(verdict.findings, verdict.options.max_findings, "")
+    yield from _listed(verdict.notes, verdict.options.max_findings, "note: ")
+    yield from verdict.paragraphs()
+
+
+def _listed(findings: Sequence[Finding], limit: int, prefix: str) -> Iterator[str]:
+    """At most ``limit`` of each kind over all files, and how many more there are: nobody reads ten thousand lines."""
+    num_shown: Counter[str] = Counter()
+    num_more: Counter[str] = Counter()
+    for finding in findings:
+        if num_shown[finding.kind] < limit and finding.num == 1:
+            num_shown[finding.kind] += 1
+            yield f"{prefix}{finding}"
+        else:
+            num_more[finding.kind] += finding.num
+    for kind, count in num_more.items():
+        yield f"{prefix}{kind}: {count:,} more, not shown; --json and --max-findings list more of them"
 
 
 def _numbers(text: str | None, flag: str, least: int) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ from typing import Any
 from shardtools.datasets import _unpack
 from shardtools.datasets._mds_index import IndexEntry
 from shardtools.errors import DamagedShardError, UsageError
-from shardtools.formats import MEMBER_ENCODINGS, ShardFormat, StoredSample
+from shardtools.formats import MEMBER_ENCODINGS, Audit, Fault, ShardFormat, StoredSample
 from shardtools.manifest import Manifest
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
@@ -97,6 +97,10 @@ class Dataset:
         except DamagedShardError as damage:
             raise DamagedShardError(f"the shard {shard.name} is damaged: {damage.message}; restore it", damage.offset) from None
 
+    def salvaged(self, shard: Shard, raw: memoryview) -> Iterator[StoredSample]:
+        """Every sample that can be read of an uncompressed shard, in order; faults are passed over."""
+        return self.named(shard, shard.format.audit(raw, Audit(_ignore)))
+
     def named(self, shard: Shard, samples: Iterator[StoredSample]) -> Iterator[StoredSample]:
         """The same samples, with the keys they have in the dataset."""
         if not shard.is_keyless:
@@ -138,3 +142,7 @@ class Dataset:
     def decode(self, shard: Shard, name: str, value: memoryview) -> Any:
         """The Python value of a stored value; pickles and other opaque encodings stay bytes. Raises ValueError if it is damaged."""
         return shard.format.decode(self.field(shard, name), bytes(value))
+
+
+def _ignore(fault: Fault) -> None:
+    """For those who want what can be read, and know of the faults or need not."""

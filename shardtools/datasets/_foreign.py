@@ -5,16 +5,19 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from shardtools import plugins
-from shardtools.datasets import _numbering
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._mds_index import Index, IndexEntry, names_shards, parse_index
+from shardtools.datasets._names import TAR_SUFFIXES, tar_compression
+from shardtools.datasets._numbering import number_gaps
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME, ShardFormat
+from shardtools.manifest import MANIFEST_NAME
 from shardtools.sample import Field
 from shardtools.storage import Storage
+from shardtools.units import plural
 
-WDS_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-_KEY_COLUMN = "key"
+KEY_COLUMN = "key"
+"""The ``str`` column that is taken for the keys of MDS that others made."""
 
 
 def foreign_dataset(storage: Storage, folder: str = "") -> Dataset | None:
@@ -28,7 +31,8 @@ def foreign_dataset(storage: Storage, folder: str = "") -> Dataset | None:
     if text is not None and names_shards(text):
         return indexed(storage, {prefix: parse_index(text)})
     names = sorted((name for name in storage.names(folder) if _is_visible(name.removeprefix(prefix))), key=os.fsencode)
-    tars = [name for name in names if name.endswith(WDS_SUFFIXES)]
+    _refuse_several(storage, folder, names)
+    tars = [name for name in names if name.endswith(TAR_SUFFIXES)]
     indices = _nested_indices(storage, names) if text is None else {}
     if tars and indices:
         raise UsageError(
@@ -42,15 +46,26 @@ def foreign_dataset(storage: Storage, folder: str = "") -> Dataset | None:
     return None if text is None else indexed(storage, {prefix: parse_index(text)})
 
 
+def _refuse_several(storage: Storage, folder: str, names: Sequence[str]) -> None:
+    """Datasets of this package below a folder are told by their own manifests, which reading all shards as one would pass over."""
+    manifests = [name for name in names if name.endswith("/" + MANIFEST_NAME)]
+    if manifests:
+        raise UsageError(
+            f"expected one dataset in {os.path.join(storage.uri, folder)}, got {plural(len(manifests), 'dataset')} in folders below it, "
+            f"such as {os.path.dirname(manifests[0])}; name one of them, or make one of all with shardtools merge"
+        )
+
+
 def tar_dataset(storage: Storage, names: Sequence[str]) -> Dataset:
     """Tars in the order of ``names``."""
-    shards = tuple(tar_shard(storage, i, name) for i, name in enumerate(names))
-    problems = tuple(Problem("number-gap", name, detail, False) for name, detail in _numbering.gaps(names))
+    shards = tuple(tar_shard(i, name, storage.num_bytes(name)) for i, name in enumerate(names))
+    problems = tuple(Problem("number-gap", name, detail, False) for name, detail in number_gaps(names))
     return Dataset(storage.uri, "wds", (), shards, None, problems)
 
 
-def tar_shard(storage: Storage, index: int, name: str) -> Shard:
-    return Shard(index, name, _wds_format(), storage.num_bytes(name), None, None if name.endswith(".tar") else "gzip")
+def tar_shard(index: int, name: str, num_bytes: int | None = None) -> Shard:
+    """A tar that nothing describes."""
+    return Shard(index, name, _wds_format(), num_bytes, None, tar_compression(name))
 
 
 def indexed(storage: Storage, indices: dict[str, Index]) -> Dataset:
@@ -76,13 +91,13 @@ def index_problems(index: Index, prefix: str = "") -> list[Problem]:
 
 def mds_shard(index: int, name: str, columns: dict[str, str], entry: IndexEntry | None) -> Shard:
     """A shard as ``entry`` has it; without one ``num_bytes`` and ``compression`` are for the caller to fill in."""
-    has_key = columns.get(_KEY_COLUMN) == "str"
+    has_key = columns.get(KEY_COLUMN) == "str"
     is_zipped = entry is not None and entry.compressed is not None and name == entry.compressed.name
     file = None if entry is None else (entry.compressed if is_zipped else entry.raw)
     return Shard(
         index=index,
         name=name,
-        format=_mds_format(_KEY_COLUMN if has_key else None),
+        format=_mds_format(KEY_COLUMN if has_key else None),
         num_bytes=None if file is None else file.num_bytes,
         num_samples=None if entry is None else entry.num_samples,
         compression=entry.config["compression"] if entry is not None and is_zipped else None,

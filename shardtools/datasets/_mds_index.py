@@ -36,6 +36,11 @@ class IndexEntry:
     compressed: IndexedFile | None
 
     @property
+    def files(self) -> tuple[IndexedFile, ...]:
+        """The raw form, and the compressed one where there is one."""
+        return (self.raw,) if self.compressed is None else (self.raw, self.compressed)
+
+    @property
     def columns(self) -> dict[str, str]:
         """Encodings by column name, in column order."""
         return dict(zip(self.config["column_names"], self.config["column_encodings"], strict=True))

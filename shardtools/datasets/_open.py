@@ -8,14 +8,16 @@ from shardtools import plugins
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._foreign import foreign_dataset, index_problems
 from shardtools.datasets._mds_index import Index, IndexEntry, parse_index
-from shardtools.datasets._selection import file_dataset, is_pattern, is_shard_name, selected_dataset
+from shardtools.datasets._names import is_pattern, is_shard_name
+from shardtools.datasets._selection import file_dataset, selected_dataset
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME, ShardFormat
-from shardtools.manifest import MANIFEST_NAME, PRIVATE_FOLDER, FileEntry, Manifest, ManifestError, ShardEntry
+from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, FileEntry, Manifest, ManifestError, ShardEntry
 from shardtools.sample import Field
 from shardtools.storage import Storage, is_safe_name, open_storage
 
-_PLAN_NAME = f"{PRIVATE_FOLDER}/build/plan"
+MDS_SUFFIX = ".mds"
+_PLAN_NAME = f"{BUILD_FOLDER}/plan"
 
 
 def survey_dataset(uri: str) -> Dataset:
@@ -60,6 +62,11 @@ def _no_dataset(storage: Storage) -> UsageError:
         return UsageError(
             f"expected a dataset in {storage.uri}, got an unfinished build of one; run the same pack command again, "
             "it goes on where it stopped"
+        )
+    lonely = next((name for name in storage.names() if MDS_SUFFIX in os.path.basename(name)), None)
+    if lonely is not None:
+        return UsageError(
+            f"expected {MDS_INDEX_NAME} beside MDS shards such as {lonely} in {storage.uri}, got none; shardtools index makes it anew"
         )
     return UsageError(
         f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {MDS_INDEX_NAME} "

@@ -1,7 +1,6 @@
 """Datasets named by their shards: one file, a brace list, wildcards, several of them joined by ``::`` as WebDataset has it."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,17 +8,16 @@ from typing import NamedTuple
 from shardtools.datasets import _wildcards
 from shardtools.datasets._braces import expand_braces
 from shardtools.datasets._dataset import Dataset, Problem, Shard
-from shardtools.datasets._foreign import WDS_SUFFIXES, foreign_dataset, mds_shard, tar_dataset
+from shardtools.datasets._foreign import foreign_dataset, mds_shard, tar_dataset
 from shardtools.datasets._mds_header import header_columns
 from shardtools.datasets._mds_index import IndexEntry, parse_index
+from shardtools.datasets._names import TAR_SUFFIXES, is_shard_name, mds_compression
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 from shardtools.units import plural
 
-_PATTERN = re.compile(r"[*?\[{]|::")
-_MDS_FILE = re.compile(r"\.mds(?:\.([a-z0-9]+))?\Z")
 _MAX_SHARDS = 10_000_000
 
 
@@ -28,14 +26,6 @@ class _Named(NamedTuple):
     """Absolute."""
     is_literal: bool
     """Written out, if need be by braces; then it must be there."""
-
-
-def is_pattern(text: str) -> bool:
-    return _PATTERN.search(text) is not None
-
-
-def is_shard_name(name: str) -> bool:
-    return name.endswith(WDS_SUFFIXES) or _MDS_FILE.search(name) is not None
 
 
 def file_dataset(path: str) -> Dataset:
@@ -99,7 +89,7 @@ def _dataset_of(pattern: str, paths: Sequence[str]) -> Dataset:
     root = os.path.commonpath({os.path.dirname(path) for path in paths})
     storage = open_storage(root)
     names = [_below(root, path) for path in paths]
-    are_tars = {name.endswith(WDS_SUFFIXES) for name in names}
+    are_tars = {name.endswith(TAR_SUFFIXES) for name in names}
     if len(are_tars) > 1:
         raise UsageError(f"expected shards of one format by {pattern}, got .tar and .mds files; name those of one format")
     dataset = tar_dataset(storage, names) if are_tars == {True} else _mds_files(storage, names)
@@ -127,8 +117,7 @@ def _mds_files(storage: Storage, names: Sequence[str]) -> Dataset:
 
 
 def _self_described(storage: Storage, index: int, name: str, columns: dict[str, str]) -> Shard:
-    match = _MDS_FILE.search(name)
-    compression = None if match is None else match[1]
+    compression = mds_compression(name)
     own = header_columns(storage, name, compression)
     columns |= own
     return replace(mds_shard(index, name, own, None), num_bytes=storage.num_bytes(name), compression=compression)
@@ -140,7 +129,7 @@ def _entries_by_name(storage: Storage, folder: str) -> dict[str, IndexEntry]:
     for entry in () if text is None else parse_index(text).entries:
         if entry is not None:
             below = entry.below(folder)
-            found |= {file.name: below for file in (below.raw, below.compressed) if file is not None}
+            found |= {file.name: below for file in below.files}
     return found
 
 

@@ -27,6 +27,7 @@ _OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
 _PAX_LENGTH = re.compile(rb"[0-9]{1,9} ")
 _MAX_EXTENSION_BYTES = 1 << 20
 _COMPARED_BYTES = 1 << 20
+_SEARCHED_BYTES = 64 << 20
 _SPARSE = "a sparse member, whose holes readers see in different ways: pack it again without --sparse"
 
 
@@ -93,12 +94,27 @@ def members(archive: memoryview) -> Iterator[Member]:
     return (entry for entry in entries(archive) if entry.is_file)
 
 
-def entries(archive: memoryview) -> Iterator[Member]:
-    """Every file, folder and link, in order. Understands the extension headers of foreign writers.
+def next_header(archive: memoryview, offset: int) -> int | None:
+    """The first block from ``offset`` on that is the header of a file, for reading on behind damage; None if none is near."""
+    first = offset + -offset % BLOCK
+    for begin in range(first, min(first + _SEARCHED_BYTES, len(archive) - BLOCK + 1), BLOCK):
+        block = bytes(archive[begin : begin + BLOCK])
+        if block[257:262] == b"ustar":
+            try:
+                _check_header(block, begin)
+                if block[156:157] in _REGULAR and begin + BLOCK + _number(block[124:136], begin) <= len(archive):
+                    return begin
+            except DamagedShardError:
+                continue
+    return None
+
+
+def entries(archive: memoryview, offset: int = 0) -> Iterator[Member]:
+    """Every file, folder and link from a header's offset on, in order. Understands the extension headers of foreign writers.
 
     Raises DamagedShardError where a checksum, a size, the padding or the end marker is not as the format demands.
     """
-    offset = start = 0
+    start = offset
     long_name: bytes | None = None
     long_bytes: int | None = None
     while True:

@@ -10,35 +10,47 @@ from shardtools.formats import Audit, Fault, StoredSample, _tar
 _KINDS = {b"1": "hard link", b"2": "symbolic link", b"3": "device", b"4": "device", b"5": "folder", b"6": "FIFO"}
 # Readers pass over folders and global headers, and lose nothing by it.
 _HARMLESS = (b"5", b"g")
+_MAX_DAMAGES = 1000
 
 
 def samples(shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
-    """The samples up to the first byte that cannot be read on from."""
+    """The samples that can be read: behind damage, from the next header on that is whole."""
     run = _Run("", 0, {})
-    try:
-        for member in _tar.entries(shard):
-            audit.data_end = member.end
-            if not member.is_file:
-                _report_kind(member, audit)
-                continue
-            if audit.own and _is_foreign(shard, member):
-                detail = f"expected the plain header this package writes for {_shown(member)}, got another"
-                audit.on_fault(Fault("not-canonical", member.offset, None, detail))
-            key, field = _tar.split_name(member.name.decode("utf-8", "surrogateescape"))
-            if run.values and run.key != key:
-                yield run.sample()
-                run = _Run("", 0, {})
-            if not run.values:
-                run = _Run(key, member.offset, {})
-            _check_names(run, key, field, member, audit)
-            run.values[field] = shard[member.data_offset : member.data_offset + member.num_bytes]
-    except DamagedShardError as damage:
-        audit.is_whole = False
-        audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound tar, got one where {damage.message}"))
-        return
+    for member in _readable(shard, audit):
+        audit.data_end = member.end
+        if not member.is_file:
+            _report_kind(member, audit)
+            continue
+        if audit.own and _is_foreign(shard, member):
+            detail = f"expected the plain header this package writes for {_shown(member)}, got another"
+            audit.on_fault(Fault("not-canonical", member.offset, None, detail))
+        key, field = _tar.split_name(member.name.decode("utf-8", "surrogateescape"))
+        if run.values and run.key != key:
+            yield run.sample()
+            run = _Run("", 0, {})
+        if not run.values:
+            run = _Run(key, member.offset, {})
+        _check_names(run, key, field, member, audit)
+        run.values[field] = shard[member.data_offset : member.data_offset + member.num_bytes]
     if run.values:
         yield run.sample()
-    _check_length(shard, audit)
+    if audit.is_whole:
+        _check_length(shard, audit)
+
+
+def _readable(shard: memoryview, audit: Audit) -> Iterator[_tar.Member]:
+    begin: int | None = 0
+    num_damages = 0
+    while begin is not None:
+        try:
+            yield from _tar.entries(shard, begin)
+            return
+        except DamagedShardError as damage:
+            audit.is_whole = False
+            audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound tar, got one where {damage.message}"))
+            num_damages += 1
+            # Damage everywhere is no tar any more; and each look for a header may go through all of it.
+            begin = _tar.next_header(shard, max(damage.offset, begin) + 1) if num_damages < _MAX_DAMAGES else None
 
 
 @dataclass

@@ -19,6 +19,7 @@ __all__ = [
     "Spread",
     "Survey",
     "SurveyRequest",
+    "Wanted",
     "escape_note",
     "first_files",
     "resolve_inputs",
@@ -40,6 +41,17 @@ def spread_here(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> It
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """The one field that is packed, where others are to be left out."""
+
+    field: Field
+    """What records call it, and what it must be."""
+    path: str | None = None
+    """As the user named it: a record field, dots lead into objects; or the extension of files. None: the field's own name, or
+    the only kind of file."""
+
+
+@dataclass(frozen=True)
 class SurveyRequest:
     """What a source must know to plan."""
 
@@ -51,6 +63,10 @@ class SurveyRequest:
     """How work on many items is done; planning may use whatever will run the partitions."""
     encodings: dict[str, str] = field(default_factory=dict)
     """MDS encodings the user gave by field name, in place of the inferred ones."""
+    wanted: Wanted | None = None
+    """None: all fields."""
+    stored_ratio: float | None = None
+    """Stored bytes per input byte, where what is stored is not what is read; None: as the first records show."""
     settled: tuple[Field, ...] | None = None
     """The fields of a recipe whose input is looked at again: with them the source's own layout stays as it is."""
 

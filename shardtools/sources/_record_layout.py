@@ -22,6 +22,8 @@ class FieldMapping:
     name: str
     record_field: str
     optional: bool = False
+    nested: bool = False
+    """Dots in ``record_field`` lead into objects."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class RecordLayout:
             raw_keys = [raw_keys[i] for i in kept]
         columns: dict[str, list[Any]] = {}
         for mapping in self.mappings:
-            columns[mapping.name] = _column(records.values, mapping.record_field)
+            read = _nested_column if mapping.nested else _column
+            columns[mapping.name] = read(records.values, mapping.record_field)
         if self.keep_record:
             columns[RECORD_FIELD] = [line.removesuffix(b"\r") for line in records.lines]
         if self.keep_path:
@@ -154,6 +157,13 @@ def _column(records: Sequence[Record], name: str) -> list[Any]:
         return list(map(itemgetter(name), records))
     except KeyError:
         return [record.get(name) for record in records]
+
+
+def _nested_column(records: Sequence[Record], path: str) -> list[Any]:
+    values: list[Any] = list(records)
+    for name in path.split("."):
+        values = [value.get(name) if type(value) is dict else None for value in values]
+    return values
 
 
 def _key_bytes(value: Any) -> bytes | None:

@@ -58,9 +58,9 @@ def _fields(mappings: Sequence[FieldMapping], by_name: Mapping[str, Field], enco
     """One for each mapping. Raises UsageError for a record field, or a field of ``encodings``, that there is not."""
     fields = []
     for mapping in mappings:
-        if mapping.record_field not in by_name:
+        if mapping.record_field not in by_name and not mapping.nested:
             raise UsageError(f"expected record fields among {', '.join(sorted(by_name))}, got {mapping.record_field!r}")
-        encoding = encodings.get(mapping.name, by_name[mapping.record_field].encoding)
+        encoding = encodings.get(mapping.name) or by_name[mapping.record_field].encoding
         fields.append(Field(mapping.name, encoding, mapping.optional))
     unknown = sorted(encodings.keys() - {field.name for field in fields})
     if unknown:

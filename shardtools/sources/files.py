@@ -90,9 +90,14 @@ class Files:
     def _settled(self, planned: FilePlan, request: SurveyRequest) -> tuple[Layout, tuple[Field, ...]]:
         if request.settled is not None and self.layout is not None:
             return self.layout, request.settled
+        rules = self.fields
+        if request.wanted is not None and request.wanted.path is not None:
+            if rules is not None:
+                raise UsageError("expected --fields or --text-key, got both; choose one")
+            rules = parse_field_rules(request.wanted.path)
         layout = Layout(
-            rules=self.fields if self.fields is not None else field_rules(planned.sets),
-            leaves_out=self.fields is not None,
+            rules=rules if rules is not None else field_rules(planned.sets),
+            leaves_out=rules is not None,
             labels=label_names([_folder(packed) for packed in planned.extents]) if self.label_from_dir else None,
             keep_path=self.keep_path,
             keep_extensions=request.format.index_name is None,

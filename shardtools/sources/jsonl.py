@@ -1,6 +1,6 @@
 """JSON lines: plain, gzip or zstd, one object a line."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
@@ -11,7 +11,7 @@ from shardtools.extents import extent, identity
 from shardtools.formats import Encoder
 from shardtools.plan import Partition, ShardLimit, partition_bytes
 from shardtools.sample import Batch, Field, Reject, RejectSink
-from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
+from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, Wanted, escape_note
 from shardtools.sources._json_records import BadLine, Records, parse
 from shardtools.sources._line_files import LINE_SUFFIXES, FirstRecords, first_records, key_prefix, line_files, refuse_same_prefixes
 from shardtools.sources._lines import Place, Places, line_blocks
@@ -59,6 +59,7 @@ class Jsonl:
         first = first_records(files, roots, self.max_line_bytes)
         layout, fields, notes = self._settled(first, request)
         ratio, sampled_keys = _measured(first, layout, request.format.encoder(fields, request.limit.num_bytes))
+        ratio = ratio if request.stored_ratio is None else request.stored_ratio
         escaped = [(keys.unescape_key(key), key) for key in sampled_keys if b"=" in key]
         return Survey(
             source=replace(self, layout=layout),
@@ -83,7 +84,10 @@ class Jsonl:
             raise UsageError(f"expected at least one record, got only {bad}")
         if request.settled is not None and self.layout is not None:
             return self.layout, request.settled, []
-        whole = request.format.index_name is None and self.map is None
+        mappings, encodings = self.map, request.encodings
+        if request.wanted is not None:
+            mappings, encodings = _wanted_mapping(request.wanted, self), {request.wanted.field.name: request.wanted.field.encoding}
+        whole = request.format.index_name is None and mappings is None
         fields: tuple[Field, ...]
         draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())
         if whole:
@@ -91,7 +95,8 @@ class Jsonl:
                 raise UsageError("expected --columns with MDS only, got it with WDS, which stores records as they are; leave it out")
             layout, fields, notes = draft, (Field(RECORD_FIELD, "json"),), list[str]()
         else:
-            layout, fields, notes = settle_layout(draft, self.map, records, request.encodings, request.format)
+            layout, fields, notes = settle_layout(draft, mappings, records, encodings, request.format)
+            notes = notes if request.wanted is None else []
         if self.keep_path:
             if any(field.name == PATH_FIELD for field in fields):
                 raise UsageError(f"expected no record field {PATH_FIELD!r} beside --keep-path, got one; rename it with --map")
@@ -114,10 +119,15 @@ class Jsonl:
         try:
             for block in line_blocks(root, window, self.max_line_bytes):
                 place = places.of(block)
+                bad = _BadLines(place, reject)
+                num_lines = len(block.lines)
                 # A line may be large: what is done with is let go before the next thing is made of it.
-                batch = self.layout.batch(parse(block, self.max_line_bytes, _bad_line_sink(place, reject)), prefix, place, reject)
-                del block
-                if batch.keys:
+                records = parse(block, self.max_line_bytes, bad)
+                num_blank = num_lines - bad.num_lines - len(records.values)
+                batch = self.layout.batch(records, prefix, place, reject)
+                del block, records
+                batch.num_blank = num_blank
+                if batch.keys or num_blank:
                     yield batch
                 del batch
         except DamagedStreamError as fault:
@@ -147,8 +157,24 @@ def _estimated_shards(limit: ShardLimit, stored_bytes: float, num_records: int |
     return ceil((num_records or 1) / (limit.num_samples or 1))
 
 
-def _bad_line_sink(place: Place, reject: RejectSink) -> Callable[[BadLine], None]:
-    return lambda bad: reject(Reject(bad.reason, place(bad.offset), bad.sentence, bad.head))
+@dataclass
+class _BadLines:
+    """Passes bad lines on, and counts them."""
+
+    place: Place
+    reject: RejectSink
+    num_lines: int = 0
+
+    def __call__(self, bad: BadLine) -> None:
+        self.num_lines += 1
+        self.reject(Reject(bad.reason, self.place(bad.offset), bad.sentence, bad.head))
+
+
+def _wanted_mapping(wanted: Wanted, source: Jsonl) -> tuple[FieldMapping, ...]:
+    if source.map is not None or source.keep_path:
+        raise UsageError("expected neither --map nor --keep-path with --tokenizer, which packs one field, got one; use --text-key")
+    path = wanted.field.name if wanted.path is None else wanted.path
+    return (FieldMapping(wanted.field.name, path, nested="." in path),)
 
 
 def _extent(piece: Piece) -> bytes:

@@ -1,32 +1,34 @@
-"""Proof that a dataset is whole and undamaged. Reads only; reports everything it finds and never stops at the first."""
+"""Proof that a dataset is whole and undamaged. Reads only; reports everything it finds and never stops at the first.
+
+Where the levels of ``findings.LEVELS`` are: 1 in ``_presence``, ``_manifest`` and ``_index``; 2 and 3 in ``_shards``, a shard at a
+time, with ``_tally`` and ``_deep``; keys and contents that occur twice in ``_unique``; 5 in ``delivery``, 6 in ``against``, 7 in
+``targets``, which see what was found of the samples as ``stored.Stored``.
+"""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from shardtools.build.receipts import PLAN_NAME
-from shardtools.datasets import MAX_HELD_BYTES, Dataset, survey_dataset
+from shardtools.build.workers import fitting_engine
+from shardtools.datasets import Dataset, survey_dataset
 from shardtools.digests import DigestTable
-from shardtools.engines import Engine, Progress
-from shardtools.engines.processes import Processes, num_cores
-from shardtools.engines.serial import Serial
+from shardtools.engines import Progress
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME
 from shardtools.storage import open_storage
 from shardtools.verify._index import check_index
+from shardtools.verify._offsets import offset_places
 from shardtools.verify._presence import check_presence, length_of
 from shardtools.verify._shards import CheckShard, ShardItem, ShardReport
 from shardtools.verify._unique import check_contents, check_keys
 from shardtools.verify.findings import KINDS, LEVELS, Finding, Findings
 from shardtools.verify.options import DeliveryOptions, VerifyOptions
-from shardtools.verify.stored import RECORD_BYTES, Proof, Stored
+from shardtools.verify.stored import PIECE_BYTES, RECORD_BYTES, Proof, Stored
 from shardtools.verify.verdict import Verdict
 
 __all__ = ["KINDS", "LEVELS", "Checked", "DeliveryOptions", "Finding", "Verdict", "VerifyOptions", "verify"]
-
-# Starting worker processes takes longer than checking this much.
-_WORTH_WORKERS_BYTES = 256 << 20
-_OFFSET_BYTES = 8
 
 
 class Checked(NamedTuple):
@@ -61,19 +63,20 @@ def verify(uri: str, options: VerifyOptions = VerifyOptions(), on_progress: OnPr
     _refuse_impossible(dataset, options)
     check_presence(dataset, findings)
     check_index(dataset, findings)
-    keys, contents = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES)
+    keys, contents, pieces = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES), DigestTable(PIECE_BYTES)
     try:
-        reports = _check_shards(dataset, options, on_progress, (keys, contents))
+        reports = _check_shards(dataset, options, on_progress, (keys, contents, pieces))
         for report in reports:
             findings.extend(report.findings)
         check_keys(dataset, keys, findings)
+        _check_tokens(dataset, reports, pieces, findings)
         check_contents(dataset, contents, findings)
         num_samples = {report.shard.index: report.num_samples for report in reports}
         stored = Stored(dataset, tuple(num_samples.get(shard.index, 0) for shard in dataset.shards), keys)
         proofs = _ask_more(stored, options, findings)
     finally:
-        keys.close()
-        contents.close()
+        for table in (keys, contents, pieces):
+            table.close()
     return Verdict.of(dataset, reports, findings.all(), options, proofs, time.monotonic() - began)
 
 
@@ -108,7 +111,7 @@ def _ask_more(stored: Stored, options: VerifyOptions, findings: Findings) -> lis
 
 
 def _check_shards(
-    dataset: Dataset, options: VerifyOptions, on_progress: OnProgress, tables: tuple[DigestTable, DigestTable]
+    dataset: Dataset, options: VerifyOptions, on_progress: OnProgress, tables: tuple[DigestTable, DigestTable, DigestTable]
 ) -> list[ShardReport]:
     """Reports in the order of the shards; the digests of keys and contents go into the tables instead."""
     items = [item for item in _items(dataset) if length_of(dataset, item.shard.name) is not None]
@@ -120,28 +123,31 @@ def _check_shards(
         on_progress(Checked(progress.num_samples, progress.num_bytes, total_bytes))
 
     def on_result(report: ShardReport) -> None:
-        for table, records in zip(tables, (report.keys, report.contents), strict=True):
+        for table, records in zip(tables, (report.keys, report.contents, report.pieces), strict=True):
             table.add(records)
-        reports.append(replace(report, keys=b"", contents=b""))
+        reports.append(replace(report, keys=b"", contents=b"", pieces=b""))
 
-    with _engine(options.workers, len(items), total_bytes, max(sizes, default=0)) as engine:
+    with fitting_engine(options.workers, sizes) as engine:
         engine.run(CheckShard(dataset, options), items, on_report, on_result)
     return sorted(reports, key=lambda report: report.shard.index)
 
 
+def _check_tokens(dataset: Dataset, reports: Sequence[ShardReport], pieces: DigestTable, findings: Findings) -> None:
+    """The ledger of tokens, where the dataset holds rows of them that could all be read."""
+    manifest = dataset.manifest
+    if manifest is None or not manifest.recipe.get("transforms") or any(report.findings for report in reports):
+        return
+    from shardtools.verify._token_rows import TokenRules, check_documents, check_ledger
+
+    rules = TokenRules.of(manifest)
+    if rules is not None and len(reports) == len(manifest.shards):
+        check_ledger(manifest, sum((report.token_counts for report in reports), Counter()), findings)
+        if rules.has_doc_ids:
+            check_documents(pieces, rules, manifest.ledger.num_written, findings)
+
+
 def _items(dataset: Dataset) -> list[ShardItem]:
     """The shards, each with the place of its offsets, where there is an offsets file of the right length."""
-    counts = [shard.num_samples for shard in dataset.shards]
-    ends = [0]
-    for count in counts:
-        ends.append(ends[-1] + _OFFSET_BYTES * ((count or 0) + 1))
-    comparable = dataset.manifest is not None and length_of(dataset, OFFSETS_NAME) == ends[-1]
-    return [ShardItem(shard, ends[i] if comparable else None) for i, shard in enumerate(dataset.shards)]
-
-
-def _engine(workers: int | None, num_items: int, total_bytes: int, largest_bytes: int) -> Engine:
-    """``largest_bytes``: a file that has to be mapped, and is cut meanwhile, must end a worker and not this process."""
-    is_little = workers == 1 or num_items < 2 or (workers is None and total_bytes < _WORTH_WORKERS_BYTES)
-    if is_little and largest_bytes <= MAX_HELD_BYTES:
-        return Serial()
-    return Processes(min(workers or num_cores(), num_items))
+    begins = offset_places(shard.num_samples or 0 for shard in dataset.shards)
+    comparable = dataset.manifest is not None and length_of(dataset, OFFSETS_NAME) == begins[-1]
+    return [ShardItem(shard, begins[i] if comparable else None) for i, shard in enumerate(dataset.shards)]

@@ -14,9 +14,9 @@ def check_index(dataset: Dataset, findings: Findings) -> None:
     if dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
         return
     if dataset.manifest is None:
-        details = [*_column_contradictions(dataset)]
+        details = list(_column_contradictions(dataset))
     elif (text := dataset.storage.get(MDS_INDEX_NAME)) is not None:
-        details = [*_own_contradictions(dataset, text)]
+        details = list(_own_contradictions(dataset, text))
     else:
         return  # that it is not there is a finding already
     for shard in dataset.shards:
@@ -71,6 +71,6 @@ def _column_contradictions(dataset: Dataset) -> Iterator[str]:
 def _hash_contradictions(shard: Shard) -> Iterator[str]:
     if shard.entry is None:
         return
-    for file in (shard.entry.raw, shard.entry.compressed):
-        if file is not None and sorted(file.hashes) != shard.entry.config["hashes"]:
+    for file in shard.entry.files:
+        if sorted(file.hashes) != shard.entry.config["hashes"]:
             yield f"expected the hashes {shard.entry.config['hashes']} for {file.name}, got {sorted(file.hashes)}"

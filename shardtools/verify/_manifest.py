@@ -17,8 +17,8 @@ def contradictions(dataset: Dataset, manifest: Manifest) -> Iterator[str]:
     if ledger != manifest.ledger.as_json():
         yield f"expected a ledger where read = written + rejected + filtered, got {ledger}"
     num_samples = sum(shard.num_samples for shard in manifest.shards)
-    if num_samples != manifest.ledger.num_written:
-        yield f"expected the shards to hold the {manifest.ledger.num_written:,} samples written, got {num_samples:,}"
+    if num_samples != manifest.ledger.num_stored:
+        yield f"expected the shards to hold the {manifest.ledger.num_stored:,} samples written, got {num_samples:,}"
     for name, count in Counter(manifest.names()).items():
         if count > 1:
             yield f"expected every file once, got {name} {count} times"

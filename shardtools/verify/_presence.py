@@ -1,13 +1,12 @@
 """Level 1: what describes the dataset is sound, and the folder holds what it names."""
 
 from shardtools.build.receipts import KEPT_PLAN_NAME
-from shardtools.datasets import Dataset, IndexedFile, is_safe_name
+from shardtools.datasets import Dataset, is_safe_name
 from shardtools.errors import StorageError
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, PRIVATE_FOLDER, REJECTS_NAME, FileEntry, Manifest, ShardEntry
 from shardtools.verify import _manifest
+from shardtools.verify._offsets import offset_places
 from shardtools.verify.findings import Findings
-
-_OFFSET_BYTES = 8
 
 
 def check_presence(dataset: Dataset, findings: Findings) -> None:
@@ -60,7 +59,7 @@ def _check_file(dataset: Dataset, file: FileEntry, findings: Findings) -> None:
 def _check_lengths(dataset: Dataset, manifest: Manifest, findings: Findings) -> None:
     """That the files beside the shards have as many entries as the manifest has samples."""
     offsets_bytes = length_of(dataset, OFFSETS_NAME)
-    expected = _OFFSET_BYTES * sum(shard.num_samples + 1 for shard in manifest.shards)
+    expected = offset_places(shard.num_samples for shard in manifest.shards)[-1]
     if offsets_bytes is not None and offsets_bytes != expected:
         detail = f"expected {expected:,} bytes, an offset for each sample and one for the end of each shard, got {offsets_bytes:,}"
         findings.add("wrong-offsets", detail, OFFSETS_NAME)
@@ -86,7 +85,7 @@ def _check_indexed_files(dataset: Dataset, findings: Findings) -> None:
     for shard in dataset.shards:
         if shard.entry is None:
             continue  # named by itself: that it is not there is one of the dataset's problems
-        forms: list[IndexedFile] = [shard.entry.raw] + ([shard.entry.compressed] if shard.entry.compressed else [])
+        forms = shard.entry.files
         known |= {form.name for form in forms}
         there = [form for form in forms if length_of(dataset, form.name) is not None]
         for form in there or forms[-1:]:

@@ -1,22 +1,17 @@
 """Levels 2 and 3 for one shard: its digests and every one of its bytes. Runs in a worker process."""
 
-import hashlib
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
-import xxhash
-
-from shardtools.datasets import Dataset, Shard
+from shardtools.datasets import Dataset, Shard, look_at, named_hash, sha256_of
 from shardtools.engines import Progress, Report
 from shardtools.errors import DamagedShardError, StorageError, UsageError
-from shardtools.formats import Audit, Fault, UnprovenError
+from shardtools.formats import Audit, Fault
 from shardtools.manifest import OFFSETS_NAME, ShardEntry
+from shardtools.verify._offsets import OFFSET_BYTES
 from shardtools.verify._tally import Tally
 from shardtools.verify.findings import Finding, Findings
 from shardtools.verify.options import VerifyOptions
-
-_HASHED_BYTES = 1 << 20
-_REPORTED_BYTES = 8 << 20
-_OFFSET_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,10 @@ class ShardReport:
     contents: bytes
     """The same of the digest of its content; empty unless that was asked for."""
     unchecked: frozenset[str]
+    token_counts: Counter[str] = field(default_factory=Counter)
+    """What the rows of tokens come to, where samples are such rows."""
+    pieces: bytes = b""
+    """A record for each piece of a document in them, where they say so."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,10 @@ class CheckShard:
             check.findings.add("could-not-look", str(error), item.shard.name)
         index = item.shard.index
         keys, contents = tally.key_records(index), tally.content_records(index)
-        return ShardReport(item.shard, check.findings.all(), tally.num_samples, keys, contents, frozenset(tally.unchecked))
+        report_of = ShardReport(item.shard, check.findings.all(), tally.num_samples, keys, contents, frozenset(tally.unchecked))
+        if tally.tokens is None:
+            return report_of
+        return replace(report_of, token_counts=tally.tokens.counts, pieces=bytes(tally.tokens.pieces))
 
 
 @dataclass
@@ -85,7 +87,7 @@ class _Check:
         self._check_sha256(stored)
         raw = self.dataset.unpacked(shard, stored)
         self._check_hashes(stored, raw)
-        audit, tally = self._quick_look(raw) or self._slow_look(raw)
+        audit, tally = look_at(shard, raw, self._audit, lambda: Tally(self.dataset, shard, self.options))
         tally.unchecked |= audit.unchecked
         for fault in tally.faults:
             self._on_fault(fault)
@@ -105,22 +107,6 @@ class _Check:
         own = self.dataset.manifest is not None and self.dataset.manifest.is_canonical
         return Audit(on_fault=self._on_fault, own=own, config=None if entry is None else entry.config)
 
-    def _quick_look(self, raw: memoryview) -> tuple[Audit, Tally] | None:
-        """None where it cannot say that the shard is sound."""
-        audit, tally = self._audit(), Tally(self.dataset, self.item.shard, self.options)
-        try:
-            for columns in self.item.shard.format.columns(raw, audit):
-                tally.add(columns, raw)
-        except UnprovenError:
-            return None
-        return audit, tally
-
-    def _slow_look(self, raw: memoryview) -> tuple[Audit, Tally]:
-        audit, tally = self._audit(), Tally(self.dataset, self.item.shard, self.options)
-        for sample in self.item.shard.format.audit(raw, audit):
-            tally.add_sample(sample)
-        return audit, tally
-
     def _on_fault(self, fault: Fault) -> None:
         self.findings.add(fault.kind, fault.detail, self.item.shard.name, fault.key, fault.offset)
 
@@ -130,25 +116,20 @@ class _Check:
         if recorded is None or len(stored) != recorded.num_bytes:
             self.report(Progress(0, len(stored), 0))
             return
-        digest = hashlib.sha256()
-        for begin in range(0, len(stored), _REPORTED_BYTES):
-            block = stored[begin : begin + _REPORTED_BYTES]
-            for piece in range(0, len(block), _HASHED_BYTES):
-                digest.update(block[piece : piece + _HASHED_BYTES])
-            self.report(Progress(0, len(block), 0))
-        if digest.hexdigest() != recorded.sha256:
-            detail = f"expected the SHA-256 {recorded.sha256}, got {digest.hexdigest()}"
-            self.findings.add("wrong-sha256", detail, self.item.shard.name)
+        actual = sha256_of(stored, lambda num_bytes: self.report(Progress(0, num_bytes, 0)))
+        if actual != recorded.sha256:
+            self.findings.add("wrong-sha256", f"expected the SHA-256 {recorded.sha256}, got {actual}", self.item.shard.name)
 
     def _check_hashes(self, stored: memoryview, raw: memoryview) -> None:
         """The hashes ``index.json`` records, of the algorithms that are known here."""
         entry = self.item.shard.entry
         if entry is None:
             return
-        is_compressed = self.item.shard.compression is not None
-        for file, data in [(entry.raw, raw)] + ([(entry.compressed, stored)] if is_compressed and entry.compressed else []):
+        # Of an unpacked shard the compressed form need not be there.
+        forms = (raw,) if self.item.shard.compression is None else (raw, stored)
+        for file, data in zip(entry.files, forms, strict=False):
             for name, expected in file.hashes.items():
-                actual = _hash(name, data)
+                actual = named_hash(name, data)
                 if actual is not None and actual != expected:
                     self.findings.add("wrong-hash", f"expected the {name} {expected} of {file.name}, got {actual}", self.item.shard.name)
 
@@ -165,18 +146,9 @@ class _Check:
         if begin is None:
             return
         file = self.dataset.stored_file(OFFSETS_NAME)
-        recorded = memoryview(bytes(file[begin : begin + _OFFSET_BYTES * len(offsets)])).cast("Q")
+        recorded = memoryview(bytes(file[begin : begin + OFFSET_BYTES * len(offsets)])).cast("Q")
         if recorded != memoryview(offsets):
             i = next((i for i, pair in enumerate(zip(recorded, offsets, strict=False)) if pair[0] != pair[1]), len(recorded))
             got = recorded[i] if i < len(recorded) else "none"
             detail = f"expected the offset {offsets[i]} for sample {i} of {self.item.shard.name}, got {got}"
-            self.findings.add("wrong-offsets", detail, OFFSETS_NAME, offset=begin + _OFFSET_BYTES * i)
-
-
-def _hash(name: str, data: memoryview) -> str | None:
-    """None for an algorithm that is not known here."""
-    if name in ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128"):
-        return str(getattr(xxhash, name)(data).hexdigest())
-    if name not in hashlib.algorithms_available or name.startswith("shake"):
-        return None
-    return hashlib.new(name, data).hexdigest()
+            self.findings.add("wrong-offsets", detail, OFFSETS_NAME, offset=begin + OFFSET_BYTES * i)

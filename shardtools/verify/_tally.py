@@ -2,7 +2,8 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
@@ -14,9 +15,11 @@ from shardtools.verify._deep import Check, check_of, is_decoded_before
 from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import RECORD_BYTES
 
+if TYPE_CHECKING:
+    from shardtools.verify._token_rows import TokenTally
+
 _digest = xxhash.xxh3_128_digest
 _JOINED_BYTES = 1 << 16
-_UNLISTED = Fault("undecodable-value", 0, None, "")
 
 
 class Tally:
@@ -37,6 +40,8 @@ class Tally:
         self._key_digests: list[bytes] = []
         self._content_digests: list[bytes] = []
         self._checks: dict[str, Check | None] = {}
+        self.tokens = _token_tally(dataset, shard)
+        """Where samples are rows of tokens."""
 
     def add(self, columns: Columns, raw: memoryview) -> None:
         """Count the samples of columns whose values lie in ``raw``."""
@@ -49,11 +54,12 @@ class Tally:
         self._key_digests += map(key_digest, keys)
         if self._wants_contents:
             self._content_digests += _content_digests(columns, raw)
-        if self._deep:
+        if self._deep or self.tokens is not None:
             for i, (key, names) in enumerate(zip(keys, columns.field_sets, strict=True)):
                 spans = range(columns.firsts[i], columns.firsts[i + 1])
                 values = [raw[int(columns.begins[j]) : int(columns.ends[j])] for j in spans]
-                self._look_deep(key.decode("utf-8", "surrogateescape"), columns.offsets[i], zip(split_names(names), values, strict=True))
+                named = dict(zip(split_names(names), values, strict=True))
+                self._look_into(key.decode("utf-8", "surrogateescape"), columns.offsets[i], named)
 
     def add_sample(self, sample: StoredSample) -> None:
         """Count one sample."""
@@ -66,8 +72,7 @@ class Tally:
         self._key_digests.append(key_digest(key.encode("utf-8", "surrogateescape")))
         if self._wants_contents:
             self._content_digests.append(_content_digest(sample, self._shard.format.key_name, self._dataset.format_name == "mds"))
-        if self._deep:
-            self._look_deep(key, sample.offset, sample.values.items())
+        self._look_into(key, sample.offset, sample.values)
 
     def key_records(self, shard: int) -> bytes:
         """``stored.RECORD_BYTES`` for each sample."""
@@ -77,8 +82,10 @@ class Tally:
         """The same of contents; empty where they were not asked for."""
         return _records(self._content_digests, shard)
 
-    def _look_deep(self, key: str, offset: int, values: Iterable[tuple[str, memoryview]]) -> None:
-        for name, value in values:
+    def _look_into(self, key: str, offset: int, values: Mapping[str, memoryview]) -> None:
+        if self.tokens is not None and (problem := self.tokens.add(values)) is not None:
+            self._add_fault(Fault("broken-row", offset, key, problem))
+        for name, value in values.items() if self._deep else ():
             if name not in self._checks:
                 self._checks[name] = check_of(self._dataset, self._shard, name)
                 if self._checks[name] is None and not is_decoded_before(self._dataset, self._shard, name):
@@ -86,9 +93,20 @@ class Tally:
             check = self._checks[name]
             problem = None if check is None else check(value)
             if problem is not None:
-                # Beyond the limit faults are only counted, so they need no text of their own.
-                is_listed = len(self.faults) < self._max_faults
-                self.faults.append(Fault("undecodable-value", offset, key, f"field {name!r}: {problem}") if is_listed else _UNLISTED)
+                self._add_fault(Fault("undecodable-value", offset, key, f"field {name!r}: {problem}"))
+
+    def _add_fault(self, fault: Fault) -> None:
+        # Beyond the limit faults are only counted, so they need no text of their own.
+        self.faults.append(fault if len(self.faults) < self._max_faults else Fault(fault.kind, 0, None, ""))
+
+
+def _token_tally(dataset: Dataset, shard: Shard) -> "TokenTally | None":
+    if dataset.manifest is None or not dataset.manifest.recipe.get("transforms"):
+        return None
+    from shardtools.verify._token_rows import TokenRules, TokenTally
+
+    rules = TokenRules.of(dataset.manifest)
+    return None if rules is None else TokenTally(rules, dataset, shard)
 
 
 def _content_digest(sample: StoredSample, key_name: str | None, is_dense: bool) -> bytes:

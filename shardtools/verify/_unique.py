@@ -7,15 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from shardtools.datasets import Dataset, Shard
-from shardtools.digests import DigestTable, as_digests, together
+from shardtools.digests import DigestTable, as_digests, thinned
 from shardtools.duplicates import DIGEST_BYTES
-from shardtools.errors import ShardtoolsError
-from shardtools.formats import Audit
 from shardtools.verify.findings import Findings
-from shardtools.verify.stored import Place, ignore_fault
+from shardtools.verify.stored import Place, readable_again
 
 Spot = tuple[int, int]
 """Index of a shard, and the position of a sample in it."""
+_MAX_SPOTS = 100
 
 
 class Repeats(NamedTuple):
@@ -25,27 +24,24 @@ class Repeats(NamedTuple):
     num_surplus: int
     """Samples beyond the first of each."""
     listed: dict[bytes, list[Spot]]
-    """Some of the digests with every place, at most a hundred places each."""
-
-
-_MAX_SPOTS = 100
+    """Some of the digests with their places, at most a hundred of each."""
 
 
 def find_repeats(table: DigestTable, limit: int) -> Repeats:
     """What occurs more than once in a table of ``stored.RECORD_BYTES`` records. Memory does not grow with the table."""
     num_digests = num_surplus = 0
     listed: dict[bytes, list[Spot]] = {}
-    for (records,) in together([table]):
+    for records, num_records in thinned(table, _MAX_SPOTS):
         digests = as_digests(records)
         is_repeat = digests[1:] == digests[:-1]
         rows = np.flatnonzero(is_repeat)
-        num_surplus += len(rows)
+        num_surplus += num_records - (len(records) - len(rows))
         # A run of equal digests begins where the row before it is no repeat.
         firsts = rows[np.concatenate([[True], rows[1:] != rows[:-1] + 1])] if len(rows) else rows
         num_digests += len(firsts)
         for first in firsts[: max(0, limit - len(listed))].tolist():
             end = first + 1
-            while end < len(is_repeat) and is_repeat[end] and end - first < _MAX_SPOTS:
+            while end < len(is_repeat) and is_repeat[end]:
                 end += 1
             spots = records[first : end + 1, DIGEST_BYTES:].copy().view("<u4")
             listed[digests[first].tobytes()] = sorted((int(shard), int(row)) for shard, row in spots)
@@ -55,16 +51,20 @@ def find_repeats(table: DigestTable, limit: int) -> Repeats:
 def check_keys(dataset: Dataset, table: DigestTable, findings: Findings) -> None:
     """Add a finding for every key that more than one sample has. Reads shards again only where there is one."""
     repeats = find_repeats(table, findings.limit)
+    num_listed = 0
     for found in _resolved(dataset, repeats):
+        num_listed += len(found) - 1
         by_key: dict[str, list[Place]] = {}
         for place in found:
             by_key.setdefault(place.key, []).append(place)
         for key, places in by_key.items():  # keys that only share a digest fall apart here
             for place in places[1:]:
                 _add_key(findings, key, places[0], place)
-    num_more = repeats.num_digests - len(repeats.listed)
-    if num_more:
-        findings.add("duplicate-key", f"expected every key once, got {num_more:,} more keys that occur twice, not listed")
+    num_more = repeats.num_surplus - num_listed
+    if num_more > 0:
+        findings.add(
+            "duplicate-key", f"expected every key once, got {num_more:,} more samples whose key another has, not listed", num=num_more
+        )
 
 
 def check_contents(dataset: Dataset, table: DigestTable, findings: Findings) -> None:
@@ -82,7 +82,9 @@ def check_contents(dataset: Dataset, table: DigestTable, findings: Findings) -> 
             findings.add("duplicate-content", detail, place.shard.name, place.key, place.offset)
     num_more = repeats.num_surplus - num_listed
     if num_more > 0:
-        findings.add("duplicate-content", f"expected every content under one key, got {num_more:,} more samples that repeat another's")
+        findings.add(
+            "duplicate-content", f"expected every content under one key, got {num_more:,} more samples that repeat another's", num=num_more
+        )
 
 
 def _resolved(dataset: Dataset, repeats: Repeats) -> Iterator[list[Place]]:
@@ -98,12 +100,7 @@ def _resolved(dataset: Dataset, repeats: Repeats) -> Iterator[list[Place]]:
 
 
 def _places(dataset: Dataset, shard: Shard, rows: Collection[int]) -> Iterator[tuple[int, Place]]:
-    try:
-        raw = dataset.unpacked(shard, dataset.stored(shard))
-    except ShardtoolsError:
-        return  # it was readable when it was checked; that it no longer is shows there
-    samples = dataset.named(shard, shard.format.audit(raw, Audit(ignore_fault)))
-    for row, sample in enumerate(islice(samples, max(rows) + 1)):
+    for row, sample in enumerate(islice(readable_again(dataset, shard), max(rows) + 1)):
         if row in rows:
             yield row, Place(sample.key, shard, sample.offset, frozenset(sample.values))
 

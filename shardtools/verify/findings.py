@@ -17,9 +17,9 @@ LEVELS = {
     7: "the readers named as targets take every sample as it is",
 }
 
-_REBUILD = "restore the file from a sound copy, or pack the dataset again with --overwrite"
-_RESTORE = "restore the file from a sound copy"
-_READER = "mend the reader: it must walk the same list in the same order on every rank and worker"
+_REBUILD = "restore the file from a sound copy, or make the dataset again"
+_REINDEX = "restore the file from a sound copy, or run shardtools index, which makes it anew from sound shards"
+_READER = "mend the reader: all ranks and workers must walk one list in one order, and each sample must belong to exactly one of them"
 
 
 class Kind(NamedTuple):
@@ -34,9 +34,9 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "unfinished-build": Kind(1, "run the same pack command again: it goes on where it stopped"),
-    "manifest-damaged": Kind(1, _REBUILD),
+    "manifest-damaged": Kind(1, _REINDEX),
     "manifest-contradiction": Kind(1, _REBUILD),
-    "index-damaged": Kind(1, _REBUILD),
+    "index-damaged": Kind(1, _REINDEX),
     "missing-file": Kind(1, _REBUILD),
     "wrong-size": Kind(1, _REBUILD),
     "extra-file": Kind(1, "move it out of the dataset's folder: readers that list files would take it for data"),
@@ -57,9 +57,12 @@ KINDS: dict[str, Kind] = {
     "undecodable-value": Kind(3, "correct the value in the source and pack again"),
     "wrong-count": Kind(3, _REBUILD),
     "wrong-field-sets": Kind(3, _REBUILD),
-    "wrong-offsets": Kind(3, _RESTORE),
+    "wrong-offsets": Kind(3, _REINDEX),
     "duplicate-key": Kind(3, "remove or rename one of the two and pack again"),
-    "duplicate-content": Kind(4, "keep one of the two if they are one sample; --dedup content does it when packing", True),
+    "broken-row": Kind(3, _REBUILD),
+    "broken-document": Kind(3, _REBUILD),
+    "token-ledger": Kind(3, _REBUILD),
+    "duplicate-content": Kind(4, "keep one of the two if they are one sample, and pack again", True),
     "read-twice": Kind(5, _READER),
     "never-read": Kind(5, _READER),
     "lost-tail": Kind(5, "let the reader deliver the last, smaller batch of every worker (drop_last=False), or pack a multiple"),
@@ -101,6 +104,8 @@ class Finding:
     """Byte in the file, or in the uncompressed shard where it is compressed."""
     detail: str
     """What was expected and what came."""
+    num: int = 1
+    """How many it stands for: more than one where it counts what is not listed."""
 
     @property
     def level(self) -> int:
@@ -122,6 +127,7 @@ class Finding:
             "shard": None if self.shard is None else printable(self.shard),
             "key": None if self.key is None else printable(self.key),
             "offset": self.offset,
+            "count": self.num,
             "detail": printable(self.detail),
             "remedy": self.remedy,
         }
@@ -142,11 +148,22 @@ class Findings:
     found: list[Finding] = field(default_factory=list)
     counts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
-    def add(self, kind: str, detail: str, shard: str | None = None, key: str | None = None, offset: int | None = None) -> None:
+    def add(
+        self, kind: str, detail: str, shard: str | None = None, key: str | None = None, offset: int | None = None, num: int = 1
+    ) -> None:
+        """``num`` above one: the finding counts as many that are not listed."""
         assert kind in KINDS, kind
+        if num > 1:
+            self.found.append(Finding(kind, shard, key, offset, detail, num))
+            return
         self.counts[kind, shard] += 1
         if self.counts[kind, shard] <= self.limit:
             self.found.append(Finding(kind, shard, key, offset, detail))
+
+    @property
+    def num_added(self) -> int:
+        """Grows with every finding that is added here, listed or not, and with those counted elsewhere."""
+        return len(self.found) + self.counts.total()
 
     def extend(self, findings: Iterable[Finding]) -> None:
         """Findings that were counted elsewhere."""
@@ -155,7 +172,14 @@ class Findings:
     def all(self) -> tuple[Finding, ...]:
         """What was kept, then for each kind and file how many more there are."""
         more = [
-            Finding(kind, shard, None, None, f"expected none of this kind, got {count - self.limit:,} more in this file, not listed")
+            Finding(
+                kind,
+                shard,
+                None,
+                None,
+                f"expected none of this kind, got {count - self.limit:,} more{' in this file' if shard else ''}, not listed",
+                count - self.limit,
+            )
             for (kind, shard), count in self.counts.items()
             if count > self.limit
         ]

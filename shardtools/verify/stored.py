@@ -8,10 +8,14 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.digests import DigestTable
 from shardtools.duplicates import key_digest
 from shardtools.errors import ShardtoolsError
-from shardtools.formats import Audit, Fault
+from shardtools.formats import StoredSample
 
 RECORD_BYTES = 24
 """Digest, u32 index of the shard, u32 position of the sample in it; little-endian."""
+
+
+PIECE_BYTES = 40
+"""Digest of a document's key, then u64 offset, length and total of one piece of it in tokens; little-endian."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +63,17 @@ def places(dataset: Dataset, digests: Collection[bytes]) -> Iterator[Place]:
     """Every sample whose key has one of the digests, in dataset order. Reads all shards, and passes over what cannot be read."""
     wanted = frozenset(digests)
     for shard in dataset.shards if wanted else ():
-        try:
-            raw = dataset.unpacked(shard, dataset.stored(shard))
-        except ShardtoolsError:
-            continue  # that it cannot be read was found when it was checked
         previous = None
-        for sample in dataset.named(shard, shard.format.audit(raw, Audit(ignore_fault))):
+        for sample in readable_again(dataset, shard):
             if digest_of(sample.key) in wanted:
                 yield Place(sample.key, shard, sample.offset, frozenset(sample.values), previous)
             previous = sample.key
 
 
-def ignore_fault(fault: Fault) -> None:
-    """For shards that are read again: every fault was reported when they were checked."""
+def readable_again(dataset: Dataset, shard: Shard) -> Iterator[StoredSample]:
+    """The samples of a shard that was checked, as far as they can be read: what keeps others from it was reported then."""
+    try:
+        raw = dataset.unpacked(shard, dataset.stored(shard))
+    except ShardtoolsError:
+        return
+    yield from dataset.salvaged(shard, raw)

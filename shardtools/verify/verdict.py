@@ -1,11 +1,11 @@
 """What a verification came to: findings, and in plain words what was proved and what was not."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardtools.datasets import Dataset
+from shardtools.datasets import Dataset, IndexedFile, Shard
 from shardtools.units import format_bytes, plural
 from shardtools.verify._shards import ShardReport
 from shardtools.verify.findings import LEVELS, Finding
@@ -25,6 +25,10 @@ class Verdict:
     """It has a manifest of this package; without one there is less to compare with."""
     is_indexed: bool
     """Every shard is named by an ``index.json``."""
+    has_digests: bool
+    """Manifest or index record digests of the shards."""
+    is_rebuilt: bool
+    """The manifest was made from the shards that were there, and cannot know what was lost before."""
     is_canonical: bool
     """The manifest says that this package wrote the shards, which are then demanded to be as it writes them."""
     findings: tuple[Finding, ...]
@@ -60,9 +64,11 @@ class Verdict:
             format_name=dataset.format_name,
             is_published=dataset.manifest is not None,
             is_indexed=bool(dataset.shards) and all(shard.entry is not None for shard in dataset.shards),
+            has_digests=dataset.manifest is not None or any(file.hashes for shard in dataset.shards for file in _files(shard)),
+            is_rebuilt=dataset.manifest is not None and dataset.manifest.recipe["source"].get("name") == "index",
             is_canonical=dataset.manifest is not None and dataset.manifest.is_canonical,
-            findings=tuple(finding for finding in found if options.strict or not finding.is_note),
-            notes=tuple(finding for finding in found if not options.strict and finding.is_note),
+            findings=tuple(finding for finding in _sorted(found, dataset) if options.strict or not finding.is_note),
+            notes=tuple(finding for finding in _sorted(found, dataset) if not options.strict and finding.is_note),
             options=options,
             proofs=tuple(proofs),
             num_shards=len(dataset.shards),
@@ -85,18 +91,33 @@ class Verdict:
         return 3 if self.findings else 0
 
     def counts(self) -> dict[str, int]:
-        """Findings by kind, the most frequent first."""
-        return dict(Counter(finding.kind for finding in self.findings).most_common())
+        """How many findings of each kind there are, listed or not; the most frequent first."""
+        counts: Counter[str] = Counter()
+        for finding in self.findings:
+            counts[finding.kind] += finding.num
+        return dict(counts.most_common())
 
     def closing(self) -> str:
-        """One paragraph: what has been proved, and what has not."""
+        """What has been proved, and what has not, as one paragraph."""
+        return " ".join(self.paragraphs())
+
+    def paragraphs(self) -> list[str]:
+        """The outcome, what has been proved, and what was not looked at."""
+        return [text for text in (self._outcome(), " ".join(self.proved()), self._limits()) if text]
+
+    def _outcome(self) -> str:
         what = f"{plural(self.num_shards, 'shard')}, {plural(self.num_samples, 'sample')}, {format_bytes(self.num_bytes)}"
         noted = f" {plural(len(self.notes), 'note')}." if self.notes else ""
-        if self.findings:
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.counts().items())
-            verdict = f"Not sound: {plural(len(self.findings), 'finding')} ({kinds}) in {what}.{noted}"
-            return " ".join([verdict, "Whatever else could be read was looked at and is as it should be.", *self._proved(), self._limits()])
-        return f"Sound: {what}.{noted} {' '.join([self._proof(), *self._proved()])} {self._limits()}"
+        num_repeats = sum(note.num for note in self.notes if note.kind == "duplicate-content")
+        if num_repeats:
+            noted += f" {plural(num_repeats, 'sample')} with the content of another."
+        if not self.findings:
+            return f"Sound: {what}.{noted}"
+        counts = self.counts()
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        began = "Not sound" if self.exit_code == 1 else "Not everything could be looked at, and nothing else was found"
+        found = plural(sum(counts.values()), "finding")
+        return f"{began}: {found} ({kinds}) in {what} that could be read.{noted} What could be read besides is as it should be."
 
     def as_json(self) -> dict[str, Any]:
         """A stable schema: keys are only ever added."""
@@ -114,7 +135,8 @@ class Verdict:
             "findings": [finding.as_json() for finding in self.findings],
             "notes": [note.as_json() for note in self.notes],
             "unchecked_fields": list(self.unchecked_fields),
-            "proved": self._proved(),
+            "counts": self.counts(),
+            "proved": self.proved(),
             "closing": self.closing(),
             "seconds": self.seconds,
         }
@@ -123,28 +145,37 @@ class Verdict:
         return {
             "level": level,
             "proves": LEVELS[level],
-            "looked_at": level in self.options.levels,
-            "findings": sum(finding.level == level for finding in self.findings),
-            "notes": sum(note.level == level for note in self.notes),
+            "looked_at": level in self._levels(),
+            "findings": sum(finding.num for finding in self.findings if finding.level == level),
+            "notes": sum(note.num for note in self.notes if note.level == level),
         }
 
-    def _proved(self) -> list[str]:
-        return [sentence for proof in self.proofs for sentence in proof.proved]
+    def _levels(self) -> frozenset[int]:
+        """The levels that were looked at: without a description there is nothing to compare with."""
+        missing = {1} if not (self.is_published or self.is_indexed) else set()
+        return self.options.levels - missing - (set() if self.has_digests else {2})
 
-    def _proof(self) -> str:
-        keys = " No key occurs twice." if self.has_keys else ""
+    def proved(self) -> list[str]:
+        """Complete sentences; none where anything was found."""
+        if self.findings:
+            return []
+        sentences = []
+        if self.is_published:
+            sentences.append("Every file that the manifest names is there with its exact size and SHA-256, and nothing else is.")
+        elif self.is_indexed:
+            sentences.append(f"Every file that index.json names is there with its size{' and hashes' if self.has_digests else ''}.")
+        laid_out = " and is laid out as this package writes it" if self.is_canonical else ""
+        sentences.append(f"Every byte of every shard parses{laid_out}.")
+        if self.is_published:
+            closes = ", and the ledger closes: every sample read was written, rejected or filtered" if not self.is_rebuilt else ""
+            sentences.append(f"Counts, field sets and offsets agree{closes}.")
+        if self.has_keys:
+            sentences.append("No key occurs twice.")
         if self.options.no_dup and not any(note.kind == "duplicate-content" for note in self.notes):
-            keys += " No content occurs under two keys."
+            sentences.append("No content occurs under two keys.")
         if self.options.deep:
-            keys += " Every value decodes."
-        if not self.is_published:
-            named = "Every file that index.json names is there with its size and hashes. " if self.is_indexed else ""
-            return f"{named}Every byte of every shard parses.{keys}"
-        return (
-            "Every file that the manifest names is there with its exact size and SHA-256, and nothing else is. "
-            f"Every byte of every shard parses{' and is laid out as this package writes it' if self.is_canonical else ''}. "
-            f"Counts, field sets and offsets agree, and the ledger closes: every sample read was written, rejected or filtered.{keys}"
-        )
+            sentences.append("Every value decodes.")
+        return sentences + [sentence for proof in self.proofs for sentence in proof.proved]
 
     def _limits(self) -> str:
         levels = self.options.levels
@@ -153,6 +184,8 @@ class Verdict:
             limits.append(f"anything about the values of {', '.join(self.unchecked_fields)}, which are not decoded")
         if not self.is_published:
             limits.append("that no sample is missing, since there is no manifest to compare with")
+        if self.is_rebuilt:
+            limits.append("what was lost before shardtools index made the manifest, which it made of the shards that were there")
         if not self.options.deep:
             what = "that image pixels decode" if self.format_name == "mds" else "that values decode as their extensions say"
             limits.append(f"{what} (--deep)")
@@ -164,3 +197,28 @@ class Verdict:
             limits.append("how a reader delivers the samples (--no-dup, --live)")
         limits += [end for proof in self.proofs for end in proof.not_proved]
         return f"Not looked at: {'; '.join(limits)}." if limits else ""
+
+
+def _files(shard: Shard) -> Iterator[IndexedFile]:
+    """Both forms of an MDS shard, as far as an index has them."""
+    if shard.entry is not None:
+        yield from shard.entry.files
+
+
+def _sorted(found: Sequence[Finding], dataset: Dataset) -> list[Finding]:
+    """By level and kind, then in the order of the dataset; lines that count others come last."""
+    places = {shard.name: shard.index for shard in dataset.shards}
+
+    def place(finding: Finding) -> tuple[object, ...]:
+        shard = places.get(finding.shard or "", len(places))
+        return (
+            finding.level or len(LEVELS) + 1,
+            finding.kind,
+            finding.num > 1,
+            shard,
+            finding.shard or "",
+            finding.offset or 0,
+            finding.key or "",
+        )
+
+    return sorted(found, key=place)

@@ -14,19 +14,21 @@ import sys
 import tarfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from shardtools.build.admit import UnsoundShardsError
+from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.build.merge import Merged, MergeOptions, merge
 from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError, UsageError
 from shardtools.formats.mds import Mds
 from shardtools.formats.wds import Wds
-from shardtools.manifest import Manifest
+from shardtools.manifest import Ledger, Manifest
 from shardtools.storage.local import Local
 from shardtools.verify import verify
 
@@ -118,6 +120,17 @@ def test_the_recipe_says_what_was_merged_and_nothing_of_where(tmp_path, part):
     assert [shard.sha256 for shard in manifest.shards] == [shard.sha256 for folder in (a, b) for shard in manifest_of(folder).shards]
 
 
+def test_ledgers_of_samples_that_transforms_made_add_up(tmp_path, part):
+    """Documents were read and written, rows are stored: neither number may be taken for the other."""
+    for name, num_documents in (("a", 40), ("b", 50)):
+        manifest = manifest_of(part(name))
+        ledger = Ledger(num_documents, 3, num_rows=PER_PART, transforms={"packing": Counter(rows=PER_PART, documents=num_documents)})
+        (tmp_path / name / "shardtools.manifest").write_bytes(replace(manifest, ledger=ledger).serialize())
+    merged = run([tmp_path / "a", tmp_path / "b"], tmp_path / "out").manifest.ledger
+    assert (merged.num_read, merged.num_written, merged.num_filtered, merged.num_stored) == (96, 90, 6, 12)
+    assert merged.transforms == {"packing": Counter(rows=12, documents=90)}
+
+
 def test_ledgers_add_up_and_every_reject_stays_listed(tmp_path, part):
     for name in ("a", "b"):
         part(name, keys=[f"{name}{i}".encode() for i in range(4)] + [f"bad{name}".encode(), f"bad{name}2".encode()], max_bad="2")
@@ -186,7 +199,7 @@ def test_a_gap_in_the_numbers_of_foreign_tars_is_a_warning(tmp_path, ustar):
         (tmp_path / f"{name}.tar").write_bytes(ustar([(f"{name}.txt", b"x")]))
     merged = run([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
     (warning,) = merged.warnings
-    assert warning.endswith(f"up to train-000005.tar, got none named train-000004.tar in {tmp_path / 'a'}")
+    assert warning.endswith(f"without a gap, got none named train-000004.tar in {tmp_path / 'a'}")
 
 
 # What the reference merge takes in silence, and everything else that is refused.

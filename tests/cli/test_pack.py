@@ -573,7 +573,7 @@ def test_the_help_shows_options_under_headings(place):
     done = subprocess.run([*COMMAND, "pack", "-h"], cwd=place, env=environment(COLUMNS="100"), capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == ""
     headings = re.findall(r"^(\w+):$", done.stdout, re.MULTILINE)
-    assert [name for name in headings if name != "Help"] == ["Output", "Input", "Selection", "Run", "Examples"]
+    assert [name for name in headings if name != "Help"] == ["Output", "Input", "Tokens", "Selection", "Run", "Examples"]
 
 
 # Interrupts.

@@ -104,7 +104,10 @@ def test_each_damaged_shard_is_one_sentence_and_the_code_is_3(place, command):
     lines = done.stderr.splitlines()
     assert len(lines) == 2
     for line, number in zip(lines, (1, 3), strict=True):
-        assert re.fullmatch(rf"error: .*/shards/a/train-00000{number}\.tar: expected 10,240 bytes, got 1,000", line)
+        assert re.fullmatch(
+            rf"error: .*/shards/a/train-00000{number}\.tar: expected 10,240 bytes, got 1,000; restore it and run the same command again",
+            line,
+        )
     assert not (place / "out").exists()
 
 

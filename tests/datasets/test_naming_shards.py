@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from shardtools.datasets import open_dataset, survey_dataset
+from shardtools.datasets import number_gaps, open_dataset, survey_dataset
 from shardtools.datasets._braces import expand_braces
-from shardtools.datasets._numbering import gaps
 from shardtools.errors import StorageError, UsageError
 from shardtools.formats.mds import Mds
 
@@ -214,6 +213,9 @@ GAPS = {
     "no gap": (["t-1.tar", "t-2.tar", "t-3.tar"], []),
     "two series": (["a/0.tar", "a/1.tar", "b/0.tar", "b/2.tar"], ["got none named b/1.tar"]),
     "unpadded": (["8.tar", "9.tar", "11.tar"], ["4 shards numbered without a gap, got none named 10.tar"]),
+    "compressed in part": (["0.tar", "1.tar.gz", "2.tar", "3.tgz"], []),
+    "compressed": (["0.tgz", "2.tgz"], ["got none named 1.tgz"]),
+    "mds": (["shard.00000.mds", "shard.00001.mds.zstd", "shard.00003.mds"], ["got none named shard.00002.mds"]),
     "dates": (["20240101.tar", "20240311.tar", "20240312.tar"], []),
     "one of many": (["x-00000-of-00003.tar", "x-00002-of-00003.tar"], ["got none named x-00001-of-00003.tar"]),
     "the last of many": (["x-0-of-3.tar", "x-1-of-3.tar"], ["got none named x-2-of-3.tar"]),
@@ -226,9 +228,18 @@ GAPS = {
 @pytest.mark.parametrize("case", GAPS)
 def test_gaps(case):
     names, expected = GAPS[case]
-    found = [detail for _, detail in gaps(names)]
+    found = [detail for _, detail in number_gaps(names)]
     assert len(found) == len(expected)
     assert all(text in detail for text, detail in zip(expected, found, strict=True))
+
+
+def test_gaps_of_names_that_are_certainly_numbers():
+    """However wide, and where told so also before the first."""
+    names = ["train-00009.tar", "train-00002.tar"]
+    assert list(number_gaps(names)) == []
+    assert "got none named train-00003.tar, train-00004.tar, train-00005.tar and 3 more" in next(number_gaps(names, is_certain=True))[1]
+    assert "got none named train-00000.tar" in next(number_gaps(names, is_certain=True, from_zero=True))[1]
+    assert list(number_gaps(names[1:], is_certain=True)) == []
 
 
 def test_a_folder_with_a_gap_still_opens(shards):

@@ -136,6 +136,7 @@ def test_a_file_that_cannot_be_read_is_no_finding_against_the_data(wds, monkeypa
     verdict = verify(str(wds), VerifyOptions(workers=1))
     assert {finding.kind for finding in verdict.findings} == {"could-not-look"}
     assert verdict.exit_code == 3
+    assert verdict.closing().startswith("Not everything could be looked at")
 
 
 @pytest.mark.parametrize("name", ["wds", "mds", "zipped"])

@@ -68,7 +68,9 @@ def test_an_end_of_one_zero_block(damage):
 
 
 def test_two_tars_in_one_file(damage):
-    only(damage(lambda data: data + data), "damaged-shard")
+    found = damage(lambda data: data + data)
+    assert found[0].kind == "damaged-shard"
+    assert {finding.kind for finding in found[1:]} == {"duplicate-key"}, "reading goes on behind the end of the first"
 
 
 def test_garbage_after_the_end(damage):
@@ -216,3 +218,13 @@ def test_bytes_at_random_never_break_verify(wds, forge):
         if bytes(data) != sound:
             forge(wds, NAME, bytes(data))
             assert verify(str(wds), VerifyOptions(workers=1)).exit_code == 1, f"seed {seed}: {bytes(data[:512])!r}"
+
+
+def test_samples_around_damage_are_still_read(wds, forge):
+    """One bad header costs its own sample, not the rest of the shard."""
+    data = bytearray((wds / NAME).read_bytes())
+    data[6 * BLOCK + 7] ^= 1
+    forge(wds, NAME, bytes(data))
+    verdict = verify(str(wds), VerifyOptions(workers=1))
+    assert [finding.kind for finding in verdict.findings if finding.shard == NAME] == ["damaged-shard"]
+    assert verdict.num_samples == 40

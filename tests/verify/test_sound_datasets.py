@@ -63,7 +63,24 @@ def test_progress_adds_up_to_the_whole(wds):
 def test_a_verdict_is_plain_json(wds):
     (wds / "train-000000.tar").unlink()
     content = json.loads(json.dumps(verify(str(wds)).as_json()))
+    names = [
+        "schema",
+        "uri",
+        "format",
+        "published",
+        "sound",
+        "strict",
+        "shards",
+        "samples",
+        "bytes",
+        "levels",
+        "findings",
+        "notes",
+        "counts",
+    ]
+    assert sorted(content) == sorted([*names, "unchecked_fields", "proved", "closing", "seconds"])
     assert content["schema"] == "shardtools.verdict/1"
+    assert content["levels"][3].keys() == {"level", "proves", "looked_at", "findings", "notes"}
     assert (content["format"], content["published"], content["sound"]) == ("wds", True, False)
     assert [level["findings"] for level in content["levels"]] == [1, 0, 0, 0, 0, 0, 0]
     (finding,) = content["findings"]
@@ -74,8 +91,9 @@ def test_a_verdict_is_plain_json(wds):
         "shard": "train-000000.tar",
         "key": None,
         "offset": None,
+        "count": 1,
         "detail": "expected a file of 20,480 bytes, got none",
-        "remedy": "restore the file from a sound copy, or pack the dataset again with --overwrite",
+        "remedy": "restore the file from a sound copy, or make the dataset again",
     }
 
 

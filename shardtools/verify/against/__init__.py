@@ -6,10 +6,9 @@ manifest or an MDS index says so; tars alone are one unless the recipe itself pa
 
 import json
 import os
-import re
 from collections.abc import Sequence
 
-from shardtools.datasets import Dataset, open_dataset
+from shardtools.datasets import TAR_SUFFIXES, Dataset, is_mds_name, is_pattern, is_shard_name, open_dataset
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import MANIFEST_NAME, Manifest
@@ -21,9 +20,6 @@ from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Proof, Stored
 
 _PEEKED_FILES = 200
-_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-_MDS_SUFFIXES = (".mds",)
-_PATTERN = re.compile(r"[*?\[{]")
 
 
 def check_against(stored: Stored, sources: tuple[str, ...], workers: int | None, findings: Findings) -> Proof:
@@ -49,9 +45,8 @@ def _dataset_at(word: str, manifest: Manifest | None) -> Dataset | None:
     packs_tars = manifest is not None and _packs_tars(manifest)
     if not os.path.isdir(word):
         # A pattern of shards, or a single one.
-        is_shard = word.endswith(_MDS_SUFFIXES if packs_tars else (*_TAR_SUFFIXES, *_MDS_SUFFIXES)) and os.path.exists(word)
-        is_pattern = not os.path.exists(word) and _PATTERN.search(word) is not None
-        return open_dataset(word) if is_shard or is_pattern else None
+        names_dataset = (is_mds_name if packs_tars else is_shard_name) if os.path.exists(word) else is_pattern
+        return open_dataset(word) if names_dataset(word) else None
     storage = open_storage(word)
     if storage.num_bytes(MANIFEST_NAME) is not None or _names_shards(storage.get(MDS_INDEX_NAME)):
         return open_dataset(word)
@@ -70,13 +65,13 @@ def _names_shards(text: bytes | None) -> bool:
 
 def _holds_tars_only(folder: str) -> bool:
     paths: Sequence[bytes] = [path for given in resolve_inputs([folder]) for path in first_files(given, _PEEKED_FILES)]
-    return bool(paths) and all(os.fsdecode(path).lower().endswith(_TAR_SUFFIXES) for path in paths)
+    return bool(paths) and all(os.fsdecode(path).lower().endswith(TAR_SUFFIXES) for path in paths)
 
 
 def _packs_tars(manifest: Manifest) -> bool:
     """Whether the recipe takes tar files as samples."""
     try:
         rules = manifest.recipe["source"]["layout"]["rules"]
-        return any(f".{alias}".endswith(_TAR_SUFFIXES) for rule in rules for alias in rule["aliases"])
+        return any(f".{alias}".endswith(TAR_SUFFIXES) for rule in rules for alias in rule["aliases"])
     except (LookupError, TypeError):
         return False

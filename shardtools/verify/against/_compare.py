@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardtools.digests import DigestTable, Records, together
+from shardtools.digests import DigestTable, Records, as_digests, grouped, together
 from shardtools.duplicates import DIGEST_BYTES
 
 RECORD_BYTES = 2 * DIGEST_BYTES
 """The digest of a sample's key, then that of its content."""
-_WORDS = RECORD_BYTES // 8
 
 
 @dataclass
@@ -76,23 +75,18 @@ def _differing(source: Records, stored: Records) -> Iterator[_Key]:
     only_source, only_stored = np.maximum(surplus, 0), np.maximum(-surplus, 0)
     if not len(rows):
         return
-    digests = np.ascontiguousarray(rows[:, :DIGEST_BYTES])
-    begins = np.flatnonzero(np.append(True, (digests[1:] != digests[:-1]).any(axis=1)))
+    keys = as_digests(rows)
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
     for begin, left, right in zip(
         begins.tolist(), np.add.reduceat(only_source, begins).tolist(), np.add.reduceat(only_stored, begins).tolist(), strict=True
     ):
-        yield _Key(digests[begin].tobytes(), left, right)
+        yield _Key(keys[begin].tobytes(), left, right)
 
 
 def _surplus(source: Records, stored: Records) -> tuple[Records, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
     """The records that one side has more often, sorted, and how much more often the source has each."""
     rows = np.concatenate([source, stored])
-    if not len(rows):
-        return rows, np.zeros(0, np.int64)
-    words = rows.view(">u8").astype(np.uint64)
-    order = np.lexsort([words[:, i] for i in reversed(range(_WORDS))])
-    words = words[order]
-    begins = np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1)))
+    order, begins = grouped(rows)
     side = np.where(order < len(source), 1, -1)
     surplus = np.add.reduceat(side, begins)
     kept = surplus != 0

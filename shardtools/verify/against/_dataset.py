@@ -14,7 +14,7 @@ from shardtools.verify.against._fields import mapped
 from shardtools.verify.against._report import report
 from shardtools.verify.against._run import live_engine, results, run_each
 from shardtools.verify.against._samples import Found
-from shardtools.verify.against._stored import DigestSamples, FindStored, Reading, Records
+from shardtools.verify.against._stored import DigestSamples, FindStored, Reading, ShardRecords
 from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Proof, Stored
 
@@ -27,8 +27,8 @@ class _Side:
     reading: Reading
     has_keys: bool
 
-    def digest(self, engine: Engine, table: DigestTable, take: Callable[[int, Records], None]) -> None:
-        def taken(i: int, records: Records) -> None:
+    def digest(self, engine: Engine, table: DigestTable, take: Callable[[int, ShardRecords], None]) -> None:
+        def taken(i: int, records: ShardRecords) -> None:
             table.add(records.records)
             take(i, records)
 
@@ -43,10 +43,10 @@ def against_dataset(stored: Stored, other: Dataset, workers: int | None, finding
     ours, theirs = mapped(other, stored.dataset)
     has_keys = not any(shard.is_keyless for shard in (*other.shards, *stored.dataset.shards))
     expected, got = _Side(other, Canonical(ours), has_keys), _Side(stored.dataset, Canonical(theirs), has_keys)
-    before = len(findings.found) + findings.counts.total()
+    before = findings.num_added
     num_bytes = sum(shard.num_bytes or 0 for shard in (*other.shards, *stored.dataset.shards))
 
-    def note_damage(i: int, records: Records) -> None:
+    def note_damage(i: int, records: ShardRecords) -> None:
         if records.fault is not None:
             shard = other.shards[i]
             findings.add("could-not-look", f"expected to read {shard.name} of {other.uri} whole, but {records.fault}")
@@ -63,7 +63,7 @@ def against_dataset(stored: Stored, other: Dataset, workers: int | None, finding
     finally:
         source.close()
         table.close()
-    return _proof(other, stored, has_keys, len(findings.found) + findings.counts.total() == before)
+    return _proof(other, stored, has_keys, findings.num_added == before)
 
 
 def _proof(other: Dataset, stored: Stored, has_keys: bool, is_proved: bool) -> Proof:

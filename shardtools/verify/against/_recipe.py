@@ -38,6 +38,11 @@ class Rescan:
 def restored_recipe(manifest: Manifest) -> Recipe:
     """The recipe with its settled source. Raises UsageError where the manifest holds none that this version can replay."""
     plain = manifest.recipe
+    if names := [transform["name"] for transform in plain.get("transforms", [])]:
+        raise UsageError(
+            f"expected a recipe that stores samples as they are read, got one that changes them ({', '.join(names)}), which is not "
+            "replayed yet; give another dataset to compare with"
+        )
     try:
         return Recipe(
             source=plugins.restored("sources", plain["source"]),
@@ -45,6 +50,7 @@ def restored_recipe(manifest: Manifest) -> Recipe:
             fields=tuple(Field(field["name"], field["encoding"], field["optional"]) for field in plain["fields"]),
             limit=ShardLimit(plain["shard_bytes"], plain["shard_samples"]),
             shuffle_seed=plain["shuffle_seed"],
+            sidecars=tuple(plain.get("sidecars", ())),
         )
     except (UsageError, LookupError, TypeError) as error:
         raise UsageError(

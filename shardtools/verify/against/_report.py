@@ -37,7 +37,7 @@ def report(differences: Differences, source: Iterable[Found], stored: Iterable[F
 
 
 def _more(kind: str, count: int) -> list[Finding]:
-    return [Finding(kind, None, None, None, f"expected none of this kind, got {count:,} more, not listed")] if count else []
+    return [Finding(kind, None, None, None, f"expected none of this kind, got {count:,} more, not listed", count)] if count else []
 
 
 def _by_key(samples: Iterable[Found]) -> Mapping[bytes, Sequence[Found]]:

@@ -129,7 +129,7 @@ class _Sides:
 
 
 def _compared(stored: Stored, manifest: Manifest, scanned: Rescan, engine: Engine, findings: Findings) -> Proof:
-    before = _num_added(findings)
+    before = findings.num_added
     changed = changes(stored.dataset, manifest, scanned)
     if changed is not None:
         findings.add("changed-source", f"expected the source as it was packed, got {changed}")
@@ -144,13 +144,9 @@ def _compared(stored: Stored, manifest: Manifest, scanned: Rescan, engine: Engin
         detail = "expected the samples in the shards and the order that the recipe makes, got the same samples otherwise"
         findings.add("changed-order", detail)
     _check_ledger(manifest, sides, differences, findings)
-    is_proved = _num_added(findings) == before
+    is_proved = findings.num_added == before
     order = {True: ", in the order of the plan", None: ""}[is_in_order] if is_proved else ""
     return _proof(sides, manifest.ledger, order, is_proved)
-
-
-def _num_added(findings: Findings) -> int:
-    return len(findings.found) + findings.counts.total()
 
 
 def _check_ledger(manifest: Manifest, sides: _Sides, differences: Differences, findings: Findings) -> None:

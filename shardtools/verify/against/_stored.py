@@ -11,9 +11,10 @@ import xxhash
 from shardtools.datasets import Dataset, Shard
 from shardtools.engines import Report
 from shardtools.errors import DamagedShardError, ShardtoolsError
-from shardtools.formats import Audit, Fault, StoredSample
+from shardtools.formats import StoredSample
 from shardtools.manifest import OFFSETS_NAME
 from shardtools.plan import Recipe
+from shardtools.verify._offsets import OFFSET_BYTES, offset_places
 from shardtools.verify.against._replay import ShardDigest
 from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, shown_value
 from shardtools.verify.stored import Stored, digest_of
@@ -54,13 +55,8 @@ class AsStored:
         return content
 
     def values(self, dataset: Dataset, shard: Shard, sample: StoredSample) -> dict[str, Value]:
-        return stored_values(dataset, shard, sample)
-
-
-def stored_values(dataset: Dataset, shard: Shard, sample: StoredSample) -> dict[str, Value]:
-    """A sample's fields without its key, compared by their stored bytes."""
-    fields = {name: bytes(value) for name, value in sample.values.items() if name != shard.format.key_name}
-    return {name: Value.of(data, shown_value(shard.format, dataset.field(shard, name), data)) for name, data in fields.items()}
+        fields = {name: bytes(value) for name, value in sample.values.items() if name != shard.format.key_name}
+        return {name: Value.of(data, shown_value(shard.format, dataset.field(shard, name), data)) for name, data in fields.items()}
 
 
 class ShardSpan(NamedTuple):
@@ -79,17 +75,17 @@ def spans(stored: Stored) -> list[ShardSpan]:
     """
     dataset = stored.dataset
     counts = [shard.num_samples or 0 for shard in dataset.shards]
+    begins = [begin // OFFSET_BYTES for begin in offset_places(counts)]
     try:
         offsets = np.frombuffer(dataset.stored_file(OFFSETS_NAME), "<u8")
     except (ShardtoolsError, ValueError):
         offsets = np.zeros(0, "<u8")
-    if len(offsets) != sum(counts) + len(counts):
+    if len(offsets) != begins[-1]:
         return [ShardSpan(shard, count, -1, -1) for shard, count in zip(dataset.shards, counts, strict=True)]
-    found, first = [], 0
-    for shard, count, num_readable in zip(dataset.shards, counts, stored.counts, strict=True):
+    found = []
+    for shard, count, num_readable, first in zip(dataset.shards, counts, stored.counts, begins, strict=False):
         span = (int(offsets[first]), int(offsets[first + count])) if num_readable == count else (-1, -1)
         found.append(ShardSpan(shard, count, *span))
-        first += count + 1
     return found
 
 
@@ -109,7 +105,7 @@ class DigestShards:
         return ShardDigest(item.num_samples, xxhash.xxh3_128_digest(raw[item.begin : item.end]))
 
 
-class Records(NamedTuple):
+class ShardRecords(NamedTuple):
     """What one shard holds."""
 
     num_samples: int
@@ -127,7 +123,7 @@ class DigestSamples:
     reading: Reading
     has_keys: bool
 
-    def __call__(self, item: Shard, report: Report) -> Records:
+    def __call__(self, item: Shard, report: Report) -> ShardRecords:
         content = self.reading.contents(self.dataset, item)
         records: list[bytes] = []
         faults: list[str] = []
@@ -136,7 +132,7 @@ class DigestSamples:
             digest = content(raw, sample)
             records += (digest_of(sample.key) if self.has_keys else digest, digest)
             num_samples += 1
-        return Records(num_samples, b"".join(records), faults[0] if faults else None)
+        return ShardRecords(num_samples, b"".join(records), faults[0] if faults else None)
 
 
 @dataclass(frozen=True)
@@ -177,10 +173,6 @@ def readable(dataset: Dataset, shard: Shard, faults: list[str]) -> Iterator[tupl
     except DamagedShardError as damage:
         faults.append(str(damage))
     # What comes after the damage, as far as it can be read: this look takes longer.
-    for sample in dataset.named(shard, shard.format.audit(raw, Audit(_ignore))):
+    for sample in dataset.salvaged(shard, raw):
         if sample.offset > last:
             yield raw, sample
-
-
-def _ignore(fault: Fault) -> None:
-    """The first fault is known already."""

@@ -53,6 +53,7 @@ def _check_webdataset(stored: Stored, cells: Sequence[Cell], findings: Findings,
     what = plural(len(counts), "shard")
     if empty:
         detail = f"expected samples for every worker, got {what} and workers without any for {listed(empty)}"
+        detail += ", where WebDataset raises 'No samples found' unless it is made with empty_check=False"
         findings.add("empty-worker", f"{detail}; {largest} shards, or a multiple, are enough for all of these")
     if uneven:
         detail = f"expected as many samples for every rank, got {what} and uneven ranks for {listed([*uneven.values()])}"
@@ -89,7 +90,7 @@ def _check_streaming(num_samples: int, cells: Sequence[Cell], findings: Findings
         epoch = f"By the arithmetic of StreamingDataset every sample is delivered exactly once in an epoch for {sizes_listed(exact)}"
     resume = (
         "A stop in the middle of an epoch and a resume, with the same world size or another of these and the same global batch, "
-        "loses nothing and repeats nothing but that padding."
+        f"loses nothing and repeats nothing{' but that padding' if padded else ''}."
     )
     padding = f"; {'; '.join(padded)} (padding)" if padded else ""
     return Proof((f"{epoch}{padding}.", *((resume,) if _resumes_are_whole(num_samples, sizes, findings) else ())))

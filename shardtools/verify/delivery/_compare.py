@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardtools.digests import DigestTable, Records, together
+from shardtools.digests import DigestTable, Records, grouped, together
 from shardtools.duplicates import DIGEST_BYTES
 from shardtools.verify.delivery._logs import read_log
 from shardtools.verify.delivery._spec import RunSpec
@@ -73,16 +73,17 @@ class Delivery:
 
     def readers_of(self, digests: Collection[bytes]) -> dict[bytes, list[Reader]]:
         """Who delivered each of a few ids, in order of ranks and workers."""
-        wanted = np.array([int.from_bytes(digest[:8], "big") for digest in digests], np.uint64)
+        wanted = np.frombuffer(b"".join(digest[:8] for digest in digests), np.uint64)
         found: dict[bytes, list[Reader]] = {digest: [] for digest in digests}
         for (records,) in together([self.table]) if found else ():
-            for record in records[np.isin(_words(records)[:, 0], wanted)]:
+            heads = np.ascontiguousarray(records[:, :8]).view(np.uint64).ravel()
+            for record in records[np.isin(heads, wanted)]:
                 digest, rank, worker, is_resumed = _RECORD.unpack(record.tobytes())
                 if digest in found:
                     found[digest].append(Reader(rank, None if worker == _UNKNOWN_WORKER else worker, bool(is_resumed)))
-        return {
-            digest: sorted(readers, key=lambda reader: (reader.rank, reader.worker or 0, reader[2])) for digest, readers in found.items()
-        }
+        for readers in found.values():
+            readers.sort(key=lambda reader: (reader.rank, reader.worker or 0, reader.is_resumed))
+        return found
 
 
 @dataclass
@@ -140,21 +141,11 @@ def _ids(spec: RunSpec, epochs: Iterable[str]) -> Iterator[str]:
 def _tallies(stored: Records, delivered: Records) -> tuple[Records, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Each distinct digest of a slice, how often it is stored, how often delivered."""
     digests = np.concatenate([stored[:, :DIGEST_BYTES], delivered[:, :DIGEST_BYTES]])
-    if not len(digests):
-        return digests, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    words = _words(digests)
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    words = words[order]
-    begins = np.flatnonzero(np.concatenate([[True], (words[1:] != words[:-1]).any(axis=1)]))
-    is_stored = order < len(stored)
-    num_stored = np.add.reduceat(is_stored.astype(np.int64), begins)
-    num_delivered = np.add.reduceat((~is_stored).astype(np.int64), begins)
+    order, begins = grouped(digests)
+    is_stored = (order < len(stored)).astype(np.int64)
+    num_stored = np.add.reduceat(is_stored, begins)
+    num_delivered = np.add.reduceat(1 - is_stored, begins)
     return digests[order[begins]], num_stored, num_delivered
-
-
-def _words(records: Records) -> npt.NDArray[np.uint64]:
-    """The digests as two numbers each, the first more significant: [n, 2]."""
-    return np.ascontiguousarray(records[:, :DIGEST_BYTES]).view(">u8").astype(np.uint64)
 
 
 def _keep(kept: list[bytes], digests: Records, which: npt.NDArray[np.bool_], limit: int) -> None:

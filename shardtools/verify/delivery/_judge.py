@@ -7,7 +7,7 @@ from shardtools.units import plural
 from shardtools.verify.delivery import _streaming
 from shardtools.verify.delivery._compare import Delivery, Differences, Reader, compare, texts_of
 from shardtools.verify.delivery._grid import Cell, listed
-from shardtools.verify.delivery._spec import RESUMED, STOPPED, Report, RunSpec
+from shardtools.verify.delivery._spec import RESUMED, STOPPED, RankReport, RunSpec
 from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Place, Stored, digest_of, places
 
@@ -29,7 +29,7 @@ class Judge:
     findings: Findings
     reported: set[tuple[str, bytes]] = field(default_factory=set)
 
-    def epochs(self, spec: RunSpec, cell: Cell, names: Sequence[str], report: Report) -> list[Epoch]:
+    def epochs(self, spec: RunSpec, cell: Cell, names: Sequence[str], report: RankReport) -> list[Epoch]:
         """Compare full epochs with what is stored. Returns them; findings are added for all that is not exact or padding."""
         epochs = []
         for name in names:
@@ -49,7 +49,7 @@ class Judge:
                 self._missing("lost-tail" if is_tail else "never-read", where, epoch.delivery, found)
         return epochs
 
-    def resume(self, stopped: RunSpec, resumed: RunSpec, cell: Cell, report: Report) -> bool:
+    def resume(self, stopped: RunSpec, resumed: RunSpec, cell: Cell, report: RankReport) -> bool:
         """Compare the two parts of an epoch together with what is stored."""
         delivery = Delivery().read(stopped, STOPPED)
         num_seen = len(delivery.table)
@@ -82,7 +82,7 @@ class Judge:
     def _repeated(self, kind: str, where: str, delivery: Delivery, found: Differences, allowed: int) -> None:
         readers = delivery.readers_of(found.repeated)
         padding = f", of which {allowed:,} would be padding" if allowed else ""
-        total = f"{plural(found.num_repeats, 'delivery').replace('deliverys', 'deliveries')} too many{padding}"
+        total = f"{found.num_repeats:,} {'delivery' if found.num_repeats == 1 else 'deliveries'} too many{padding}"
         for digest, place in self._new_places(kind, found.repeated):
             got = f"{len(readers[digest])} times, from {listed(_told(readers[digest]), 6)}"
             self.findings.add(
@@ -111,7 +111,7 @@ class Judge:
         self.reported.add((kind, digest))
         return is_new
 
-    def _is_tail(self, epoch: Epoch, epochs: Sequence[Epoch], cell: Cell, report: Report) -> bool:
+    def _is_tail(self, epoch: Epoch, epochs: Sequence[Epoch], cell: Cell, report: RankReport) -> bool:
         """What is missing is less than a batch of each reader, at its end, and every batch that came is full.
 
         At the end is known from a loader that says it drops its last batch; from the order of the samples; or, in a reader that
@@ -137,7 +137,7 @@ class Judge:
         return all(place.previous is None or digest_of(place.previous) in at_end for place in found)
 
 
-def num_padding(num_samples: int, cell: Cell, report: Report, num_seen: int = 0) -> int:
+def num_padding(num_samples: int, cell: Cell, report: RankReport, num_seen: int = 0) -> int:
     """Repeats that a reader makes on purpose in an epoch, or in one that was stopped after ``num_seen`` and resumed."""
     if report.canonical_nodes is None:
         return report.num_padding

@@ -16,7 +16,7 @@ from shardtools.verify.delivery._grid import Cell, listed, live_cells
 from shardtools.verify.delivery._ids import ID_NAMES
 from shardtools.verify.delivery._judge import Epoch, Judge, num_padding
 from shardtools.verify.delivery._logs import read_log
-from shardtools.verify.delivery._spec import EPOCHS, Report, RunSpec
+from shardtools.verify.delivery._spec import EPOCHS, RankReport, RunSpec
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
 from shardtools.verify.stored import Proof, Stored, digest_of, places
@@ -88,7 +88,7 @@ def _spec(stored: Stored, options: DeliveryOptions, cell: Cell, folder: str) -> 
         factory=options.factory,
         id_of=options.id_of,
         id_names=(key_name, *ID_NAMES) if key_name not in (None, *ID_NAMES) else ID_NAMES,
-        shards=tuple(_paths(dataset)),
+        shards=tuple(os.path.join(dataset.uri, shard.name) for shard in dataset.shards),
         is_mosaic=dataset.format_name == "mds",
         is_unpacked=all(shard.compression is None for shard in dataset.shards),
         is_keyless=any(shard.is_keyless for shard in dataset.shards),
@@ -96,11 +96,6 @@ def _spec(stored: Stored, options: DeliveryOptions, cell: Cell, folder: str) -> 
         state_folder=folder,
         shared_memory_begin=random.SystemRandom().randrange(*_SHARED_MEMORY_NUMBERS),
     )
-
-
-def _paths(dataset: Dataset) -> Iterator[str]:
-    for shard in dataset.shards:
-        yield os.path.join(dataset.storage.uri, shard.name)
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class _LiveCell:
             self._resume(cell, report)
         return report.is_own_loader
 
-    def _sum_up(self, cell: Cell, epochs: Sequence[Epoch], report: Report) -> bool:
+    def _sum_up(self, cell: Cell, epochs: Sequence[Epoch], report: RankReport) -> bool:
         padding = num_padding(self.judge.stored.num_samples, cell, report)
         found = [epoch.differences for epoch in epochs]
         is_whole = all(not each.num_missing and not each.num_unknown and each.num_repeats == padding for each in found)
@@ -152,7 +147,7 @@ class _LiveCell:
             self.outcome.with_same_order.append(str(cell))
         return is_whole
 
-    def _resume(self, cell: Cell, report: Report) -> None:
+    def _resume(self, cell: Cell, report: RankReport) -> None:
         folder = os.path.join(self.spec.folder, "resume")
         os.mkdir(folder)
         begin = random.SystemRandom().randrange(*_SHARED_MEMORY_NUMBERS)
@@ -160,7 +155,7 @@ class _LiveCell:
         if self._start(spec, " after a resume") is not None and self.judge.resume(self.spec, spec, cell, report):
             self.outcome.resumed.append(str(cell))
 
-    def _start(self, spec: RunSpec, when: str) -> list[Report] | None:
+    def _start(self, spec: RunSpec, when: str) -> list[RankReport] | None:
         """None where a rank failed, which is a finding."""
         try:
             return _processes.run_ranks(spec)

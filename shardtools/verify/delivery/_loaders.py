@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 
 from shardtools.verify.delivery._batches import CollateIds, CollateTagged, Delivered, collated
 from shardtools.verify.delivery._ids import MisuseError, ids_finder, named_object
-from shardtools.verify.delivery._spec import Report, RunSpec
+from shardtools.verify.delivery._spec import RankReport, RunSpec
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Loading:
     """The loader of an epoch; the same object where it lasts for all."""
     deliveries: Callable[[Any], Iterator[Delivered]]
     """What a batch of the loader delivers."""
-    report: Report
+    report: RankReport
 
 
 def open_loading(spec: RunSpec, rank: int) -> Loading:
@@ -65,7 +65,7 @@ def _webdataset(spec: RunSpec) -> Loading:
         )
         return DataLoader(dataset, spec.batch_size, num_workers=spec.num_workers, collate_fn=CollateIds(spec))
 
-    report = Report(num_workers=spec.num_workers, stateless="it keeps no state")
+    report = RankReport(num_workers=spec.num_workers, stateless="it keeps no state")
     return Loading(loader_of, collated, report)
 
 
@@ -105,10 +105,10 @@ def _dataset_loading(dataset: Any, spec: RunSpec, rank: int) -> Loading:
         return _lasting(StreamingDataLoader(dataset, dataset.batch_size, num_workers=spec.num_workers, collate_fn=collate), report)
     if not isinstance(dataset, IterableDataset):
         sampler: Any = DistributedSampler(dataset, spec.world_size, rank, shuffle=False)
-        report = _sampler_report(sampler, Report(num_workers=spec.num_workers, stateless="a map-style dataset keeps no state"))
+        report = _sampler_report(sampler, RankReport(num_workers=spec.num_workers, stateless="a map-style dataset keeps no state"))
         return _lasting(DataLoader(dataset, spec.batch_size, sampler=sampler, num_workers=spec.num_workers, collate_fn=collate), report)
     stateless = _why_stateless(dataset)
-    report = Report(num_workers=spec.num_workers, stateless=stateless)
+    report = RankReport(num_workers=spec.num_workers, stateless=stateless)
     if stateless is not None:
         return _lasting(DataLoader(dataset, spec.batch_size, num_workers=spec.num_workers, collate_fn=collate), report)
     from torchdata.stateful_dataloader import StatefulDataLoader
@@ -116,7 +116,7 @@ def _dataset_loading(dataset: Any, spec: RunSpec, rank: int) -> Loading:
     return _lasting(StatefulDataLoader(dataset, spec.batch_size, num_workers=spec.num_workers, collate_fn=collate), report)
 
 
-def _lasting(loader: Any, report: Report) -> Loading:
+def _lasting(loader: Any, report: RankReport) -> Loading:
     """One loader for all epochs."""
     return Loading(lambda _: loader, collated, report)
 
@@ -138,7 +138,7 @@ def _loader_loading(made: Any, inner: Any, spec: RunSpec) -> Loading:
         worker = getattr(batch, "shardtools_worker", 0 if inner.num_workers < 2 else None)
         yield Delivered(worker, find(batch), True)
 
-    report = Report(
+    report = RankReport(
         num_workers=inner.num_workers,
         is_own_loader=True,
         drops_last=bool(inner.drop_last or getattr(inner.batch_sampler, "drop_last", False)),
@@ -163,17 +163,17 @@ def _keeps_state(thing: Any) -> bool:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
-def _streaming_report(dataset: Any, spec: RunSpec) -> Report | None:
+def _streaming_report(dataset: Any, spec: RunSpec) -> RankReport | None:
     """For a StreamingDataset of any make."""
     streaming = sys.modules.get("streaming")
     if streaming is None or not isinstance(dataset, streaming.StreamingDataset):
         return None
     delivers_all = dataset.epoch_size == dataset.num_samples and dataset.replication is None and dataset.batching_method == "random"
     by_default = 64 if dataset.shuffle_algo in ("py1s", "py2s") else 1
-    return Report(num_workers=spec.num_workers, canonical_nodes=(dataset.num_canonical_nodes or by_default) if delivers_all else None)
+    return RankReport(num_workers=spec.num_workers, canonical_nodes=(dataset.num_canonical_nodes or by_default) if delivers_all else None)
 
 
-def _sampler_report(sampler: Any, report: Report) -> Report:
+def _sampler_report(sampler: Any, report: RankReport) -> RankReport:
     """torch's DistributedSampler repeats or drops samples so that all ranks get equally many."""
     if not isinstance(sampler, DistributedSampler):
         return report

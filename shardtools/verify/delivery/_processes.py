@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import shared_memory
 
-from shardtools.verify.delivery._spec import ABANDONED, Report, RunSpec
+from shardtools.verify.delivery._spec import ABANDONED, RankReport, RunSpec
 
 STALL_SECONDS = 600.0
 """Ranks of which none delivers anything for so long are taken to hang."""
@@ -42,7 +42,7 @@ class RankFailedError(Exception):
         self.is_misuse = is_misuse
 
 
-def run_ranks(spec: RunSpec) -> list[Report]:
+def run_ranks(spec: RunSpec) -> list[RankReport]:
     """Start every rank and wait for all of them. Raises RankFailedError for the first that fails; none is left running."""
     spec.save()
     port = _free_port()
@@ -55,7 +55,7 @@ def run_ranks(spec: RunSpec) -> list[Report]:
         for process in processes:
             _end(process)
         _free_shared_memory(spec.shared_memory_begin)
-    reports = [Report.load(spec.report_path(rank)) for rank in range(spec.world_size)]
+    reports = [RankReport.load(spec.report_path(rank)) for rank in range(spec.world_size)]
     return [report for report in reports if report is not None]
 
 
@@ -124,7 +124,7 @@ def _files(folder: str) -> Iterator["os.DirEntry[str]"]:
 
 
 def _failure(spec: RunSpec, rank: int, code: int) -> RankFailedError:
-    report = Report.load(spec.report_path(rank))
+    report = RankReport.load(spec.report_path(rank))
     if report is not None and report.fault is not None:
         return RankFailedError(rank, report.fault, report.is_misuse)
     how = f"the signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

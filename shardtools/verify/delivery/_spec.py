@@ -73,7 +73,7 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
-class Report:
+class RankReport:
     """What one rank knows about its reader once it is through, or why it is not."""
 
     num_workers: int = 0
@@ -100,7 +100,7 @@ class Report:
         _write(path, dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, path: str) -> "Report | None":
+    def load(cls, path: str) -> "RankReport | None":
         return cls(**_read(path)) if os.path.exists(path) else None
 
 

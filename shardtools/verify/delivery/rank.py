@@ -16,7 +16,7 @@ from typing import Any
 
 from shardtools.verify.delivery._ids import MisuseError
 from shardtools.verify.delivery._logs import LogWriter
-from shardtools.verify.delivery._spec import ABANDONED, EPOCHS, RESUMED, STOPPED, Report, RunSpec
+from shardtools.verify.delivery._spec import ABANDONED, EPOCHS, RESUMED, STOPPED, RankReport, RunSpec
 
 
 def main(spec_path: str, rank: int) -> None:
@@ -25,12 +25,12 @@ def main(spec_path: str, rank: int) -> None:
     try:
         report = _read(spec, rank)
     except MisuseError as error:
-        report = Report(fault=str(error), is_misuse=True)
+        report = RankReport(fault=str(error), is_misuse=True)
     except BaseException as error:
         import traceback
 
         traceback.print_exc()
-        report = Report(fault=_last_words(error))
+        report = RankReport(fault=_last_words(error))
     report.save(spec.report_path(rank))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -52,7 +52,7 @@ def _last_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
-def _read(spec: RunSpec, rank: int) -> Report:
+def _read(spec: RunSpec, rank: int) -> RankReport:
     import torch.distributed
 
     store = f"file://{spec.folder}/rendezvous"

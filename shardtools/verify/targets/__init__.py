@@ -11,7 +11,7 @@ from shardtools.units import plural
 from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Proof
 from shardtools.verify.targets._beside import check_beside
-from shardtools.verify.targets._complaints import At, Complaints, Rule
+from shardtools.verify.targets._complaints import Complaints, Rule
 from shardtools.verify.targets._keys import KeyTable, examples
 from shardtools.verify.targets._lint import Lint
 from shardtools.verify.targets._members import seen_members
@@ -82,12 +82,12 @@ def _check_tars(dataset: Dataset, lints: list[Lint], findings: Findings) -> Proo
         remarks += lint.remarks()
         stems.report(lint.complaints, num_samples)
         if isinstance(lint, Energon) and twice.count:
-            _add(lint.complaints, KEY_TWICE, examples(dataset, twice), twice.count)
+            lint.complaints.add_all(KEY_TWICE, examples(dataset, twice), twice.count)
         if isinstance(lint, HuggingFace):
             check_beside(dataset, lint.complaints)
     everywhere = Complaints("file systems that fold names")
     if twins.count:
-        _add(everywhere, _TWINS, examples(dataset, twins), twins.count)
+        everywhere.add_all(_TWINS, examples(dataset, twins), twins.count)
         everywhere.report(findings)
     return _proof([lint.complaints for lint in lints], remarks, unread, findings)
 
@@ -112,12 +112,6 @@ def _see(dataset: Dataset, shard: Shard, lints: list[Lint], table: KeyTable, ste
         lint.end(shard)
     table.end_shard()
     return num_samples, is_whole
-
-
-def _add(complaints: Complaints, rule: Rule, places: list[At], count: int) -> None:
-    """``count`` of a kind at once, of which some places are known."""
-    for i, at in enumerate(places):
-        complaints.add(rule, at, max(count - len(places) + 1, 1) if i == 0 else 1 if i < count else 0)
 
 
 def _proof(found: list[Complaints], remarks: Sequence[str], unread: list[str], findings: Findings) -> Proof:

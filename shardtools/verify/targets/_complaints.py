@@ -1,12 +1,13 @@
 """What one reader would make of a dataset, counted by rule: a million samples that share a fault are one finding."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shardtools.units import plural
 from shardtools.verify.findings import Findings
 
-_NUM_EXAMPLES = 3
+NUM_EXAMPLES = 3
 _PROMISES = {
     "target-drops": "to deliver all there is",
     "target-merges": "to tell all samples apart",
@@ -56,16 +57,22 @@ class Complaints:
     tallies: dict[Rule, _Tally] = field(default_factory=dict)
 
     def add(self, rule: Rule, at: At, count: int = 1) -> None:
+        """``count`` of a kind, of which the place of one is known."""
+        self.add_all(rule, [at], count)
+
+    def add_all(self, rule: Rule, places: Sequence[At], count: int) -> None:
+        """``count`` of a kind, of which some places are known."""
         tally = self.tallies.setdefault(rule, _Tally())
         tally.count += count
-        if len(tally.examples) < _NUM_EXAMPLES:
-            tally.examples.append(at)
+        tally.examples += places[: NUM_EXAMPLES - len(tally.examples)]
 
     def report(self, findings: Findings) -> None:
         """One finding a rule, at the place of its first example."""
         for rule, tally in self.tallies.items():
-            first = tally.examples[0]
-            such = ", ".join(map(str, tally.examples))
             got = f"{plural(tally.count, rule.noun)} {rule.what}"
-            detail = f"expected {self.reader} {_PROMISES[rule.kind]}, got {got}, such as {such}"
-            findings.add(rule.kind, detail, first.shard, first.key, first.offset)
+            detail = f"expected {self.reader} {_PROMISES[rule.kind]}, got {got}"
+            if not tally.examples:  # the files changed before they could be read again for them
+                findings.add(rule.kind, detail)
+                continue
+            first = tally.examples[0]
+            findings.add(rule.kind, f"{detail}, such as {', '.join(map(str, tally.examples))}", first.shard, first.key, first.offset)

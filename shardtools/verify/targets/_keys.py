@@ -10,10 +10,9 @@ from shardtools.datasets import Dataset
 from shardtools.digests import DigestTable, Records, as_digests, together
 from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.verify.stored import places
-from shardtools.verify.targets._complaints import At
+from shardtools.verify.targets._complaints import NUM_EXAMPLES, At
 
 _ADDED_AT_A_TIME = 1 << 12
-_NUM_EXAMPLES = 3
 
 
 @dataclass
@@ -56,11 +55,11 @@ class KeyTable:
         twice, twins = _Repeats(), _Repeats()
         for (records,) in together([self._table]):
             for group in _groups(records):
-                distinct = list(dict.fromkeys(group))
+                distinct = list(dict.fromkeys(digest.tobytes() for digest in group))
                 for repeats, count in ((twice, len(group) - len(distinct)), (twins, len(distinct) - 1)):
                     repeats.count += count
-                    if count and len(repeats.digests) < _NUM_EXAMPLES:
-                        repeats.digests += distinct[:_NUM_EXAMPLES]
+                    if count and len(repeats.digests) < NUM_EXAMPLES:
+                        repeats.digests += distinct[:NUM_EXAMPLES]
         return twice, twins
 
     def _flush(self) -> None:
@@ -71,11 +70,11 @@ class KeyTable:
 def examples(dataset: Dataset, repeats: _Repeats) -> list[At]:
     """Where some of them lie. Reads the dataset once more."""
     found = [At(place.shard.name, place.key, place.offset, place.key) for place in places(dataset, repeats.digests)]
-    return sorted(found, key=lambda at: str(at.key).casefold())[:_NUM_EXAMPLES]
+    return sorted(found, key=lambda at: str(at.key).casefold())[:NUM_EXAMPLES]
 
 
-def _groups(records: Records) -> Iterator[list[bytes]]:
-    """The exact digests of samples that share the folded one, for each that several have."""
+def _groups(records: Records) -> Iterator[Records]:
+    """[samples, 16]: the exact digests of samples that share the folded one, for each that several have."""
     folded = as_digests(records)
     is_same = np.zeros(len(folded) + 1, bool)
     is_same[1:-1] = folded[1:] == folded[:-1]
@@ -84,4 +83,4 @@ def _groups(records: Records) -> Iterator[list[bytes]]:
         end = begin + 1
         while is_same[end]:
             end += 1
-        yield [row.tobytes() for row in records[begin:end, DIGEST_BYTES:]]
+        yield records[begin:end, DIGEST_BYTES:]

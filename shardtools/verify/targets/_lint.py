@@ -1,10 +1,10 @@
-"""The socket a reader's rules stand in."""
+"""The socket a reader's rules stand in, and the rules that several readers share."""
 
 from typing import Protocol
 
 from shardtools.datasets import Shard
 from shardtools.verify.targets._complaints import Complaints, Rule
-from shardtools.verify.targets._members import Seen
+from shardtools.verify.targets._members import Seen, is_hidden, is_meta, split_at_first_dot
 
 
 class Lint(Protocol):
@@ -38,4 +38,26 @@ TWO_SPELLINGS = Rule(
 )
 """The last is said of fields."""
 
-IS_LINK = (b"1", b"2")
+_LINKS = (b"1", b"2")
+
+
+def is_passed_over(seen: Seen, complaints: Complaints) -> bool:
+    """Whether an entry is no regular file, which every reader passes over; only a link could have been part of a sample."""
+    if seen.member.kind in _LINKS:
+        complaints.add(LINK, seen.at)
+    return not seen.member.is_file
+
+
+def read_at_first_dot(seen: Seen, complaints: Complaints) -> tuple[str, str] | None:
+    """Key and field of an unusual entry as webdataset and Energon take them; None where they pass over it."""
+    if is_passed_over(seen, complaints):
+        return None
+    if is_meta(seen.name):
+        complaints.add(META, seen.at)
+        return None
+    reading = split_at_first_dot(seen.name)
+    if is_hidden(seen.name):
+        complaints.add(HIDDEN_DROPPED if reading is None else HIDDEN_MERGED, seen.at)
+    elif reading is None:
+        complaints.add(NO_DOT, seen.at)
+    return reading

@@ -2,7 +2,7 @@
 
 import re
 
-from shardtools.verify.targets._complaints import At, Complaints, Rule
+from shardtools.verify.targets._complaints import NUM_EXAMPLES, At, Complaints, Rule
 from shardtools.verify.targets._members import Seen, is_hidden
 
 DOTTED = Rule("target-renames", "with a further dot before the extension: the key ends at the first dot, and the rest is the field")
@@ -29,15 +29,15 @@ class DottedStems:
             return
         if _ODD.match(field) and ("." in field or not field):
             self._num_odd += 1
-            if len(self._odd) < 3:
+            if len(self._odd) < NUM_EXAMPLES:
                 self._odd.append(seen.at)
         elif field[0].isdigit() and "." in field:
             self._count(field, seen)
 
     def report(self, complaints: Complaints, num_samples: int) -> None:
         """A numbered field in less than half of the samples is no field but part of a name."""
-        for i, at in enumerate(self._odd):
-            complaints.add(DOTTED, at, self._num_odd - len(self._odd) + 1 if i == 0 else 1)
+        if self._num_odd:
+            complaints.add_all(DOTTED, self._odd, self._num_odd)
         for count, at in self._numbered.values():
             if 2 * count < num_samples:
                 complaints.add(DOTTED, at, count)

@@ -42,9 +42,7 @@ class Dali:
         if seen.is_plain:
             self._runs.take(seen.key, seen.field)
             return
-        if not seen.member.is_file:
-            if seen.member.kind in _lint.IS_LINK:
-                self.complaints.add(_lint.LINK, seen.at)
+        if _lint.is_passed_over(seen, self.complaints):
             return
         key, field = indexed_name(seen.name)
         if seen.has_extension:

@@ -3,7 +3,7 @@
 from shardtools.datasets import Shard
 from shardtools.verify.targets import _lint
 from shardtools.verify.targets._complaints import At, Complaints, Rule
-from shardtools.verify.targets._members import Runs, Seen, is_hidden, is_meta, split_at_first_dot
+from shardtools.verify.targets._members import Runs, Seen
 from shardtools.verify.targets._spellings import Spellings
 
 RESERVED = Rule("target-rejects", "named like its own fields (__key__, __shard__, __restore_key__, __sources__), where it stops")
@@ -51,19 +51,9 @@ class Energon:
         return ()
 
     def _read(self, seen: Seen) -> tuple[str, str] | None:
-        if not seen.member.is_file:
-            if seen.member.kind in _lint.IS_LINK:
-                self.complaints.add(_lint.LINK, seen.at)
-            return None
-        if is_meta(seen.name):
-            self.complaints.add(_lint.META, seen.at)
-            return None
-        reading = split_at_first_dot(seen.name)
+        reading = _lint.read_at_first_dot(seen, self.complaints)
         if reading is None:
-            self.complaints.add(_lint.HIDDEN_DROPPED if is_hidden(seen.name) else _lint.NO_DOT, seen.at)
             return None
-        if is_hidden(seen.name):
-            self.complaints.add(_lint.HIDDEN_MERGED, seen.at)
         if reading[1] in _RESERVED:
             self.complaints.add(RESERVED, seen.at)
         if not seen.is_utf8:

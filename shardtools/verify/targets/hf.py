@@ -86,9 +86,7 @@ class HuggingFace:
         return (f"hf fills in None where a sample lacks a field that the first five have, here {self._num_without:,} times.",)
 
     def _read(self, seen: Seen) -> tuple[str, str] | None:
-        if not seen.member.is_file:
-            if seen.member.kind in _lint.IS_LINK:
-                self.complaints.add(_lint.LINK, seen.at)
+        if _lint.is_passed_over(seen, self.complaints):
             return None
         if is_hidden(seen.name) or seen.name[seen.name.rfind("/") + 1 :].startswith("__"):
             self.complaints.add(_lint.HIDDEN_DROPPED if is_hidden(seen.name) else UNDERSCORES, seen.at)

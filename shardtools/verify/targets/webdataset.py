@@ -6,7 +6,7 @@ import re
 from shardtools.datasets import Shard
 from shardtools.verify.targets import _lint
 from shardtools.verify.targets._complaints import At, Complaints, Rule
-from shardtools.verify.targets._members import Runs, Seen, is_hidden, is_meta, split_at_first_dot
+from shardtools.verify.targets._members import Runs, Seen, is_hidden
 
 UPPER = Rule("target-renames", "with capitals in the field, which it delivers in lower case")
 RESERVED = Rule("target-rejects", "named like its own fields __key__ or __url__, where it stops")
@@ -68,16 +68,8 @@ class WebDataset:
 
     def _read(self, seen: Seen) -> tuple[str, str] | None:
         """Key and field of an unusual member; None where it passes over it."""
-        if not seen.member.is_file:
-            if seen.member.kind in _lint.IS_LINK:
-                self.complaints.add(_lint.LINK, seen.at)
-            return None
-        if is_meta(seen.name):
-            self.complaints.add(_lint.META, seen.at)
-            return None
-        reading = split_at_first_dot(seen.name)
+        reading = _lint.read_at_first_dot(seen, self.complaints)
         if reading is None:
-            self.complaints.add(_lint.HIDDEN_DROPPED if is_hidden(seen.name) else _lint.NO_DOT, seen.at)
             return None
         self._check(seen, reading[1])
         return reading[0], reading[1].lower()
@@ -85,7 +77,6 @@ class WebDataset:
     def _check(self, seen: Seen, field: str) -> None:
         lower = field.lower()
         rules = {
-            _lint.HIDDEN_MERGED: is_hidden(seen.name),
             UPPER: field != lower,
             RESERVED: lower in ("__key__", "__url__"),
             BAD: lower == "__bad__" and seen.member.num_bytes > 0,

@@ -53,9 +53,7 @@ class Wids:
 
     def _read(self, seen: Seen) -> str | None:
         """The name as it stands in the header, which is all that is looked at; None where no sample comes of it."""
-        if not seen.member.is_file:
-            if seen.member.kind in _lint.IS_LINK:
-                self.complaints.add(_lint.LINK, seen.at)
+        if _lint.is_passed_over(seen, self.complaints):
             return None
         if seen.member.num_bytes >= _MAX_BYTES:
             self.complaints.add(BIG, seen.at)

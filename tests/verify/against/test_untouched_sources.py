@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from shardtools import plugins
 from shardtools.build.order import OrderWords, order_of
 from shardtools.build.run import build
 from shardtools.datasets import survey_dataset
+from shardtools.errors import UsageError
 from shardtools.verify.against._recipe import restored_recipe
 
 IN_ORDER = "byte for byte, in the order of the plan"
@@ -126,13 +128,20 @@ def test_recipes_come_back_from_json_as_they_were(
         pack(pairs(), "wds", "a", source_options={"fields": "text=txt,json?", "keep_path": ""}),
         pack(image_pairs(6, ("jpg", "png")), "mds", "b", source_options={"label_from": "dir"}),
         pack(lines, "mds", "c", source_options={"key": "id", "map": "t=text,n=note?"}, format_options={"hashes": "xxh64"}),
-        pack(lines, "wds", "d", shard_samples=5),
+        pack(lines, "wds", "d", shard_samples=5, sidecars="dali,wids"),
     ]
     for folder in folders:
         manifest = survey_dataset(str(folder)).manifest
         assert manifest is not None
         assert json.loads(json.dumps(restored_recipe(manifest).as_json())) == manifest.recipe
         assert plugins.name_of(restored_recipe(manifest).source) == manifest.recipe["source"]["name"]
+
+
+def test_a_recipe_with_transforms_is_refused_before_every_sample_is_called_changed(pairs: Callable[..., Path], pack: Any) -> None:
+    manifest = survey_dataset(str(pack(pairs(), "wds"))).manifest
+    assert manifest is not None
+    with pytest.raises(UsageError, match=r"that changes them \(tokenize, packing\)"):
+        restored_recipe(replace(manifest, recipe={**manifest.recipe, "transforms": [{"name": "tokenize"}, {"name": "packing"}]}))
 
 
 def test_columns_that_only_the_recipe_remembers(tree: Any, pack: Any, against: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from shardtools.errors import UsageError
 from shardtools.verify.delivery import _processes
-from shardtools.verify.delivery._spec import Report
+from shardtools.verify.delivery._spec import RankReport
 
 pytestmark = pytest.mark.train
 
@@ -95,7 +95,7 @@ def test_a_rank_that_only_lost_the_others_is_not_accused(monkeypatch, tmp_path, 
     for number, code in enumerate(codes):
         (tmp_path / f"words-{number}").write_text(f"words of rank {number}\n")
         if code == 0:
-            Report().save(spec.report_path(number))
+            RankReport().save(spec.report_path(number))
     monkeypatch.setattr(_processes, "_exit_code", codes.__getitem__)
     with pytest.raises(_processes.RankFailedError) as failed:
         _processes._wait(spec, range(len(codes)))

@@ -5,19 +5,27 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shardtools.build.examine import Candidate
-from shardtools.build.numbering import gaps
+from shardtools.build.existing.examine import Candidate
 from shardtools.build.receipts import PLAN_NAME
-from shardtools.datasets import Dataset, Shard, is_safe_name, survey_dataset
+from shardtools.datasets import (
+    TAR_SUFFIXES,
+    Dataset,
+    Shard,
+    is_mds_name,
+    is_safe_name,
+    is_shard_name,
+    mds_compression,
+    names_shards,
+    number_gaps,
+    survey_dataset,
+    tar_shard,
+)
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.formats.mds import Mds
-from shardtools.formats.wds import Wds
 from shardtools.manifest import MANIFEST_NAME
 from shardtools.storage import open_storage, sentence_of
 
-TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-_MDS_NAME = re.compile(r"(?P<stem>.+\.mds)(?:\.(?P<codec>[a-z0-9]+))?", re.DOTALL)
 _DIGITS = re.compile(r"([0-9]+)")
 
 NaturalOrder = tuple[tuple[str | int, ...], ...]
@@ -66,24 +74,9 @@ def stored_form(shard: Shard) -> Shard:
     return replace(shard, name=entry.compressed.name, num_bytes=entry.compressed.num_bytes, compression=entry.config["compression"])
 
 
-def tar_shard(index: int, name: str) -> Shard:
-    """A tar that nothing describes."""
-    return Shard(index, name, Wds(), None, None, None if name.endswith(".tar") else "gzip")
-
-
 def mds_shard(index: int, name: str) -> Shard:
     """An MDS shard that no index describes."""
-    match = _MDS_NAME.fullmatch(name)
-    return Shard(index, name, Mds(key_column=None), None, None, match["codec"] if match else None)
-
-
-def is_shard_name(name: str) -> bool:
-    """Whether a file of this name would be taken for a shard."""
-    return name.endswith(TAR_SUFFIXES) or is_mds_name(name)
-
-
-def is_mds_name(name: str) -> bool:
-    return _MDS_NAME.fullmatch(name.rpartition("/")[2]) is not None
+    return Shard(index, name, Mds(key_column=None), None, None, mds_compression(name))
 
 
 def visible_names(uri: str) -> list[str]:
@@ -111,7 +104,7 @@ def _walk(folder: str, above: Sequence[str]) -> Iterator[Part]:
         shards = tuple(tar_shard(i, name) for i, name in enumerate(tars))
         dataset = Dataset(folder, "wds", (), shards, None)
         # Others may number their shards as they like, so a gap alone proves nothing.
-        notes = tuple(f"{gap} in {folder}" for gap in gaps(tars, from_zero=False))
+        notes = tuple(f"{gap} in {folder}" for _, gap in number_gaps(tars))
         yield Part(folder, dataset, tuple(Candidate(folder, shard) for shard in shards), notes)
     for name in folders:
         yield from _walk(os.path.join(folder, name), (*above, real))
@@ -138,7 +131,7 @@ def _described(folder: str) -> Part | None:
     if storage.num_bytes(MANIFEST_NAME) is None:
         if storage.num_bytes(PLAN_NAME) is not None:
             raise ShardtoolsError(f"expected a dataset in {folder}, got a build that is not finished; run the command that began it again")
-        if index is None or b'"shards"' not in index:
+        if index is None or not names_shards(index):
             return None
     dataset = survey_dataset(folder)
     for problem in dataset.problems:
@@ -162,7 +155,7 @@ def described_candidates(dataset: Dataset) -> tuple[Candidate, ...]:
 
 def _refuse_unnamed(part: Part) -> None:
     known = {candidate.shard.name for candidate in part.candidates}
-    known |= {shard.entry.raw.name for shard in part.dataset.shards if shard.entry is not None}
+    known |= {file.name for shard in part.dataset.shards if shard.entry is not None for file in shard.entry.files}
     for name in visible_names(part.folder):
         if is_shard_name(name) and name not in known:
             describes = MANIFEST_NAME if part.dataset.manifest is not None else MDS_INDEX_NAME

@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardtools.build.examine import Candidate
-from shardtools.build.gather import Part, find_parts
+from shardtools.build.existing.examine import Candidate
+from shardtools.build.existing.gather import Part, find_parts
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.manifest import REJECTS_NAME, FileEntry, Ledger
 from shardtools.sample import Field, Reject
@@ -32,10 +32,10 @@ class MergeInput:
         manifest = self.part.dataset.manifest
         return () if manifest is None else tuple(Field(one["name"], one["encoding"], one["optional"]) for one in manifest.recipe["fields"])
 
-    @property
-    def num_bytes(self) -> int:
+    def shard_bytes(self) -> list[int]:
+        """The stored length of each of its shards; 0 for one that is not there."""
         storage = self.part.dataset.storage
-        return sum(storage.num_bytes(candidate.shard.name) or 0 for candidate in self.part.candidates)
+        return [storage.num_bytes(candidate.shard.name) or 0 for candidate in self.part.candidates]
 
     def name_of(self, candidate: Candidate) -> bytes:
         """Which shard of which source this is."""
@@ -60,8 +60,9 @@ def merge_inputs(sources: Sequence[str]) -> list[MergeInput]:
         root = open_storage(source).uri
         for part in find_parts(source):
             real = os.path.realpath(part.folder)
-            if (other := known.setdefault(real, part.folder)) != part.folder or any(one.part.folder == part.folder for one in inputs):
-                raise UsageError(f"expected every dataset once, got {part.folder} twice (as {other} too); leave one of the two out")
+            if real in known:
+                raise UsageError(f"expected every dataset once, got {part.folder} twice (as {known[real]} too); leave one of the two out")
+            known[real] = part.folder
             below = os.path.relpath(part.folder, root)
             inputs.append(MergeInput(part, str(number) if below == "." else f"{number}/{below}"))
     return inputs

@@ -1,15 +1,10 @@
 """What MDS's index needs to know of a stored shard, found from its bytes."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-import xxhash
-
-from shardtools.datasets import Shard
+from shardtools.datasets import Shard, named_hash
 from shardtools.formats import MDS_INDEX_NAME
-
-_HASHED_BYTES = 1 << 20
 
 
 class UnsoundError(Exception):
@@ -22,7 +17,7 @@ def mds_details(shard: Shard, config: dict[str, Any], raw: memoryview, stored: m
     if is_packed != (config["compression"] is not None):
         raise UnsoundError(
             f"expected a file that is stored as its header says (compression {config['compression']!r}), got another: "
-            "StreamingDataset deletes an unpacked shard without its compressed one; restore that"
+            "StreamingDataset deletes an unpacked shard without its compressed one"
         )
     if type(config["hashes"]) is not list or not all(type(name) is str for name in config["hashes"]):
         raise UnsoundError(f"expected the names of hashes in the header, got {config['hashes']!r}")
@@ -49,20 +44,8 @@ def _recorded_hashes(
             yield shard.entry.compressed.hashes, compressed
 
 
-class _Hash(Protocol):
-    def update(self, data: memoryview, /) -> None: ...
-    def hexdigest(self) -> str: ...
-
-
 def _hash(name: str, data: memoryview) -> str:
-    """Of the algorithms MDSWriter knows. Source: streaming/base/hashing.py (0.13.0)."""
-    digest: _Hash
-    if name in ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128"):
-        digest = getattr(xxhash, name)()
-    elif name in hashlib.algorithms_available and not name.startswith("shake"):
-        digest = hashlib.new(name)
-    else:
+    digest = named_hash(name, data)
+    if digest is None:
         raise UnsoundError(f"expected hashes that MDSWriter knows, got {name!r}")
-    for begin in range(0, len(data), _HASHED_BYTES):
-        digest.update(data[begin : begin + _HASHED_BYTES])
-    return digest.hexdigest()
+    return digest

@@ -2,20 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from shardtools.build.examine import Candidate, Examined, ExamineShard
-from shardtools.datasets import Dataset
+from shardtools.build.existing.examine import Candidate, Examined, ExamineShard
 from shardtools.duplicates import key_digest, repeats
 from shardtools.engines import Engine, Report
-from shardtools.engines.processes import Processes, num_cores
-from shardtools.engines.serial import Serial
 from shardtools.errors import DuplicateKeyError, ShardtoolsError
-from shardtools.formats import Audit, Fault
-from shardtools.formats.mds import Mds
-from shardtools.storage import open_storage
 from shardtools.units import plural
-
-# Starting worker processes takes longer than reading this much.
-_WORTH_WORKERS_BYTES = 256 << 20
 
 
 class UnsoundShardsError(ShardtoolsError):
@@ -23,16 +14,8 @@ class UnsoundShardsError(ShardtoolsError):
 
     def __init__(self, faults: Sequence[str]) -> None:
         more = "" if len(faults) == 1 else f" (and {plural(len(faults) - 1, 'more unsound shard')})"
-        super().__init__(f"{faults[0]}{more}; restore what is damaged and run the same command again")
+        super().__init__(faults[0] + more)
         self.faults = tuple(faults)
-
-
-def fitting_engine(workers: int | None, candidates: Sequence[Candidate]) -> Engine:
-    """So many worker processes; None: one for each core where there is enough to read, else none."""
-    num_bytes = sum(open_storage(candidate.uri).num_bytes(candidate.shard.name) or 0 for candidate in candidates)
-    if workers == 1 or len(candidates) < 2 or (workers is None and num_bytes < _WORTH_WORKERS_BYTES):
-        return Serial()
-    return Processes(min(workers or num_cores(), len(candidates)))
 
 
 def admit(candidates: Sequence[Candidate], engine: Engine, on_progress: Report) -> list[Examined]:
@@ -77,13 +60,7 @@ def _refuse_repeats(examined: Sequence[Examined]) -> None:
 
 def _places(one: Examined, digest: bytes) -> Iterator[tuple[str, str]]:
     """The samples of a shard whose keys have the digest."""
-    shard = one.candidate.shard
-    opened = Dataset(one.candidate.uri, "", (), (), None)
-    shard_format = Mds(key_column=one.key_column) if isinstance(shard.format, Mds) else shard.format
-    for sample in shard_format.audit(opened.unpacked(shard, opened.stored(shard)), Audit(_ignore)):
+    shard, folder = one.candidate.shard, one.candidate.folder
+    for sample in folder.salvaged(shard, folder.unpacked(shard, folder.stored(shard))):
         if key_digest(sample.key.encode("utf-8", "surrogateescape")) == digest:
             yield sample.key, f"{one.candidate.place} at byte {sample.offset}"
-
-
-def _ignore(fault: Fault) -> None:
-    """A fault would have been found when the shard was examined."""

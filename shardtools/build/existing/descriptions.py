@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardtools.build.examine import Examined
+from shardtools.build.existing.examine import Examined
 from shardtools.build.sidecars import KINDS, SidecarFile, StoredTar, names_of, sidecar_files
 from shardtools.formats import ShardFormat
 from shardtools.manifest import OFFSETS_NAME, ShardEntry

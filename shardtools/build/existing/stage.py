@@ -5,9 +5,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardtools.build.examine import Examined
+from shardtools.build.existing.examine import Examined
 from shardtools.build.receipts import BuildNames, Receipt, StagedShard
-from shardtools.datasets import Dataset
 from shardtools.engines import Progress, Report
 from shardtools.errors import StorageError
 from shardtools.manifest import Ledger
@@ -24,8 +23,8 @@ class StageItem:
     partition: int
     inputs_digest: str
     shard: Examined
-    ledger: Ledger | None = None
-    """What the shard's dataset left out, where this is its first shard."""
+    ledger: Ledger
+    """Its samples; on the first shard of a dataset, also what that dataset's ledger counts beside them."""
     rejects: tuple[Reject, ...] = ()
 
 
@@ -46,13 +45,12 @@ class StageShard:
         else:
             _copy(item.shard, storage, temporary, report)
         storage.move(temporary, names.staged(item.partition, 0))
-        left_out = item.ledger or Ledger()
         receipt = Receipt(
             partition=item.partition,
             plan_digest=self.plan_digest,
             inputs_digest=item.inputs_digest,
             shards=(StagedShard(item.shard.facts, item.shard.field_sets),),
-            ledger=Ledger(item.shard.facts.num_samples, left_out.num_filtered, left_out.rejects),
+            ledger=item.ledger,
             rejects=item.rejects,
             oversize_keys=(),
             keys=item.shard.keys,
@@ -80,7 +78,7 @@ def _copy(shard: Examined, storage: Storage, name: str, report: Report) -> None:
 
 
 def _blocks(shard: Examined) -> Iterator[bytes]:
-    stored = Dataset(shard.candidate.uri, "", (), (), None).stored(shard.candidate.shard)
+    stored = shard.candidate.folder.stored(shard.candidate.shard)
     for begin in range(0, len(stored), _BLOCK_BYTES):
         yield bytes(stored[begin : begin + _BLOCK_BYTES])
 

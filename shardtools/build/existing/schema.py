@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardtools.build.examine import Examined
+from shardtools.build.existing.examine import Examined
 from shardtools.errors import ShardtoolsError
 from shardtools.formats import MEMBER_ENCODINGS, ShardFormat, split_names
 from shardtools.formats.mds import Mds
@@ -53,7 +53,7 @@ def _is_mds(group: Group) -> bool:
 
 def _mds_schema(groups: Sequence[Group]) -> Schema:
     first = groups[0].examined[0]
-    columns, key_column = _columns(first), first.key_column
+    columns, key_column = _columns(first), _key_column(first)
     for group in groups:
         for examined in group.examined:
             if _columns(examined) != columns:
@@ -62,9 +62,9 @@ def _mds_schema(groups: Sequence[Group]) -> Schema:
                     f"expected the same columns in every shard, got {difference}: {first.candidate.place} and {examined.candidate.place}; "
                     "pack one of them again with --columns"
                 )
-            if examined.key_column != key_column:
+            if _key_column(examined) != key_column:
                 raise ShardtoolsError(
-                    f"expected one key column, got {key_column} in {first.candidate.place} and {examined.key_column} in "
+                    f"expected one key column, got {key_column} in {first.candidate.place} and {_key_column(examined)} in "
                     f"{examined.candidate.place}; pack one of them again with --key-column"
                 )
     optional = {field.name for group in groups for field in group.fields if field.optional}
@@ -75,6 +75,10 @@ def _mds_schema(groups: Sequence[Group]) -> Schema:
 def _columns(examined: Examined) -> dict[str, str]:
     config = examined.facts.details["config"]
     return dict(zip(config["column_names"], config["column_encodings"], strict=True))
+
+
+def _key_column(examined: Examined) -> str | None:
+    return examined.candidate.shard.format.key_name
 
 
 def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> str:

@@ -2,20 +2,23 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardtools.build.descriptions import Descriptions
-from shardtools.build.examine import Candidate
-from shardtools.build.gather import TAR_SUFFIXES, is_mds_name, mds_shard, natural_order, stored_form, tar_shard, visible_names
-from shardtools.build.numbering import gaps
+from shardtools.build.existing.descriptions import Descriptions
+from shardtools.build.existing.examine import Candidate
+from shardtools.build.existing.gather import mds_shard, natural_order, stored_form, visible_names
 from shardtools.build.receipts import KEPT_PLAN_NAME
-from shardtools.datasets import Dataset, Shard, survey_dataset
+from shardtools.datasets import TAR_SUFFIXES, Shard, is_mds_name, names_shards, number_gaps, survey_dataset, tar_shard
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, FileEntry, Ledger, Manifest
 from shardtools.plan import Recipe, ShardLimit
 from shardtools.storage import Storage
+
+# The names this package, MDSWriter and most ShardWriters give.
+_NUMBERED = re.compile(r"(?:.*/)?(?:train-|shard\.)[0-9]{5,18}\.(?:tar|mds)(?:\.[a-z0-9]+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def undescribed_shards(storage: Storage) -> Undescribed:
     mds = [name for name in names if is_mds_name(name)]
     if tars and mds:
         raise UsageError(f"expected shards of one format in {storage.uri}, got {tars[0]} and {mds[0]}; move one kind away")
-    if not tars and not mds and not _names_shards(storage):
+    if not tars and not mds and not _is_indexed(storage):
         raise UsageError(f"expected shards (.tar, .tar.gz, .tgz, .mds) in {storage.uri}, got none; give the folder that holds them")
     if tars:
         _refuse_gaps(storage, tars, _was_packed_here(storage))
@@ -99,15 +102,12 @@ def _indexed(storage: Storage) -> tuple[dict[str, Shard], bool]:
             f"expected a sound index, or none, got {problem.name} in {storage.uri} with this fault: {problem.detail}; "
             "move it away to have the shards indexed without it"
         )
-    return {stored.name: stored for stored in map(stored_form, _with_entries(dataset))}, _names_shards(storage)
+    described = [stored_form(shard) for shard in dataset.shards if shard.entry is not None]
+    return {shard.name: shard for shard in described}, _is_indexed(storage)
 
 
-def _with_entries(dataset: Dataset) -> list[Shard]:
-    return [shard for shard in dataset.shards if shard.entry is not None]
-
-
-def _names_shards(storage: Storage) -> bool:
-    return b'"shards"' in (storage.get(MDS_INDEX_NAME) or b"")
+def _is_indexed(storage: Storage) -> bool:
+    return names_shards(storage.get(MDS_INDEX_NAME) or b"")
 
 
 def _refuse_two_forms(storage: Storage, names: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ def _refuse_two_forms(storage: Storage, names: Sequence[str]) -> None:
 
 
 def _refuse_gaps(storage: Storage, names: Sequence[str], from_zero: bool) -> None:
-    for gap in gaps(names, from_zero):
+    for _, gap in number_gaps(filter(_NUMBERED.fullmatch, names), True, from_zero):
         raise ShardtoolsError(f"{gap}; restore it in {storage.uri}, or renumber the others if there never was one")
 
 

@@ -1,0 +1,1 @@
+"""The training side: what a torch ``DataLoader`` needs to read a dataset."""
