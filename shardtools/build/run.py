@@ -9,7 +9,7 @@ from shardtools.build.destination import Destination, refuse_inside
 from shardtools.build.order import Order
 from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
-from shardtools.build.token_order import TokenOrder
+from shardtools.build.token_order import request_for
 from shardtools.build.write import BuildTask
 from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
@@ -72,7 +72,7 @@ def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | No
     request = SurveyRequest(inputs, order.format, limit, order.shuffle_seed, spread, order.encodings)
     transforms: tuple[Transform, ...] = ()
     if order.tokens is not None:
-        request = _for_tokens(request, order.tokens)
+        request = request_for(order.tokens.encode, replace(request, wanted=order.tokens.wanted))
     survey = order.source.survey(request)
     if order.tokens is not None:
         transforms, survey.fields = order.tokens.transforms(survey.fields, npy=order.format.index_name is None)
@@ -81,12 +81,6 @@ def plan_build(sources: Sequence[str | Input], order: Order, engine: Engine | No
     survey.notes += parts_note(survey.partitions, limit, survey.expected_bytes)
     recipe = Recipe(survey.source, order.format, survey.fields, limit, order.shuffle_seed, order.sidecars, transforms)
     return PlannedBuild(Plan.make(recipe, survey.partitions), survey, tuple(given.root for given in inputs))
-
-
-def _for_tokens(request: SurveyRequest, tokens: TokenOrder) -> SurveyRequest:
-    """Only the text is read; how many rows come of it, only reading tells."""
-    size = ShardLimit(num_bytes=request.limit.num_bytes or request.format.default_shard_bytes)
-    return replace(request, limit=size, wanted=tokens.wanted, stored_ratio=tokens.stored_ratio)
 
 
 def build(

@@ -1,12 +1,15 @@
 """What a user asks for with ``--tokenizer``, in words, made into the transforms that turn documents into rows of tokens."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardtools import plugins
 from shardtools.errors import UsageError
+from shardtools.plan import ShardLimit
 from shardtools.sample import Field
-from shardtools.sources import Wanted
+from shardtools.sources import SurveyRequest, Wanted
 from shardtools.transforms import Transform
 
 _TOKENIZE_WORDS = ("tokenizer", "bos", "eos", "special_in_text", "backend", "max_doc_bytes", "oversized", "dtype")
@@ -28,12 +31,6 @@ class TokenOrder:
     wanted: Wanted
     notes: tuple[str, ...]
 
-    @property
-    def stored_ratio(self) -> float:
-        """About how many bytes are stored for a byte of text."""
-        widths = {"uint16": 2, "uint32": 4, "int32": 4}
-        return widths[self.encode.vocabulary.dtype] / _TEXT_BYTES_PER_TOKEN
-
     def transforms(self, given: tuple[Field, ...], npy: bool) -> tuple[tuple[Transform, ...], tuple[Field, ...]]:
         """The transforms for what the source gives, and the fields they end in; ``npy``: for tar members."""
         if len(given) != 1:
@@ -43,6 +40,51 @@ class TokenOrder:
         tokens = encode.fields(given)
         packing = self.packing.settled(tokens, npy)
         return (encode, packing), packing.fields(tokens)
+
+
+def request_for(encode: Any, request: SurveyRequest) -> SurveyRequest:
+    """What the source is asked where ``encode`` reads its text: how many rows come of it, only reading tells."""
+    widths = {"uint16": 2, "uint32": 4, "int32": 4}
+    ratio = widths[encode.vocabulary.dtype] / _TEXT_BYTES_PER_TOKEN
+    size = ShardLimit(num_bytes=request.limit.num_bytes or request.format.default_shard_bytes)
+    return replace(request, limit=size, stored_ratio=ratio)
+
+
+def restored_transforms(recipes: Sequence[Mapping[str, Any]], tokenizer: str | None) -> tuple[Transform, ...]:
+    """The transforms whose ``recipe`` gave this plain data, with the tokenizer that they name by its digest.
+
+    Raises UsageError where it is not given, is another, or where the libraries are of other versions.
+    """
+    if not recipes:
+        return ()
+    if tokenizer is None:
+        raise UsageError("expected --tokenizer FILE with a dataset of tokens, got none; name the tokenizer.json it was packed with")
+    first, *others = recipes
+    encode = _restored_encode(first, tokenizer)
+    if json.loads(json.dumps(encode.recipe())) != dict(first):
+        differing = [name for name, value in encode.recipe().items() if value != first.get(name)]
+        raise UsageError(
+            f"expected the tokenizer and libraries the dataset was packed with, got others: {', '.join(differing)} of {tokenizer}; "
+            "name that tokenizer, and install those versions"
+        )
+    return (encode, *(plugins.restored("transforms", one) for one in others))
+
+
+def _restored_encode(recipe: Mapping[str, Any], tokenizer: str) -> Any:
+    from shardtools.transforms.chat import settle_chat
+    from shardtools.transforms.tokenize import settle_tokenizer
+
+    words = {"tokenizer": tokenizer, "bos": "none", "eos": "none", "column": recipe["column"], "dtype": recipe["dtype"]}
+    words["special_in_text"] = recipe["special_in_text"]
+    settled: Any
+    if recipe["name"] == "chat":
+        seq_len = {} if recipe["seq_len"] is None else {"seq_len": str(recipe["seq_len"])}
+        settled = settle_chat({**words, **seq_len, "long_docs": recipe["long_docs"]})[0]
+    else:
+        policy = {"max_doc_bytes": str(recipe["max_doc_bytes"]), "oversized": recipe["oversized"], "seed": str(recipe["check_seed"])}
+        settled = settle_tokenizer({**words, **policy, "backend": recipe["backend"]})[0]
+    ends = replace(settled.ends, bos_id=recipe["bos_id"], eos_id=recipe["eos_id"])
+    return replace(settled, ends=ends)
 
 
 def token_order_of(words: Mapping[str, str], seed: int | None) -> TokenOrder | None:

@@ -23,6 +23,7 @@ class LookWords:
     no_dup: bool
     deep: bool
     against: tuple[str, ...]
+    tokenizer: str | None
     target: tuple[str, ...]
     strict: bool
 
@@ -64,6 +65,7 @@ class RunWords:
     "Proof",
     option("--no-dup", is_flag=True, help="No content under two keys; every sample delivered once to all ranks and workers."),
     option("--against", multiple=True, metavar="SRC", help="Compare with the source it was packed from, or another dataset."),
+    option("--tokenizer", metavar="FILE|DIR", help="With --against: the tokenizer that a dataset of tokens was packed with."),
     option("--deep", is_flag=True, help="Decode values too: images, JSON, text, arrays."),
     option(
         "--target",
@@ -104,6 +106,7 @@ def command(uri: str, look: LookWords, delivery: DeliveryWords, run: RunWords) -
         no_dup=look.no_dup,
         delivery=delivery.parsed(),
         against=look.against,
+        tokenizer=look.tokenizer,
         targets=tuple(name.strip() for names in look.target for name in names.split(",")),
         strict=look.strict,
     )

@@ -102,7 +102,7 @@ def _ask_more(stored: Stored, options: VerifyOptions, findings: Findings) -> lis
     if options.against:
         from shardtools.verify.against import check_against
 
-        proofs.append(check_against(stored, options.against, options.workers, findings))
+        proofs.append(check_against(stored, options, findings))
     if options.targets:
         from shardtools.verify.targets import check_targets
 

@@ -40,6 +40,8 @@ class VerifyOptions:
     delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
     against: tuple[str, ...] = ()
     """The source the dataset was packed from, or another dataset, to compare with."""
+    tokenizer: str | None = None
+    """Where the tokenizer of a dataset of tokens lies, to compare it with its source."""
     targets: tuple[str, ...] = ()
     """Readers that must take every sample as it is."""
     strict: bool = False

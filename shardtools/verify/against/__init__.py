@@ -17,27 +17,28 @@ from shardtools.storage import open_storage
 from shardtools.verify.against._dataset import against_dataset
 from shardtools.verify.against._source import against_source
 from shardtools.verify.findings import Findings
+from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import Proof, Stored
 
 _PEEKED_FILES = 200
 
 
-def check_against(stored: Stored, sources: tuple[str, ...], workers: int | None, findings: Findings) -> Proof:
+def check_against(stored: Stored, options: VerifyOptions, findings: Findings) -> Proof:
     """Compare the dataset with its source, or with one other dataset, and add a finding for every difference.
 
-    ``sources`` are words as ``pack`` takes them, or one dataset; of each kind of finding at most ``findings.limit`` samples
+    ``options.against`` are words as ``pack`` takes them, or one dataset; of each kind of finding at most ``findings.limit`` samples
     are named, the others counted. Memory does not grow with the number of samples. Raises UsageError where the sources are
     neither a dataset nor of the kind that the recipe was run on.
     """
-    manifest = stored.dataset.manifest
+    manifest, sources = stored.dataset.manifest, options.against
     if len(sources) == 1 and (other := _dataset_at(sources[0], manifest)) is not None:
-        return against_dataset(stored, other, workers, findings)
+        return against_dataset(stored, other, options.workers, findings)
     if manifest is None:
         raise UsageError(
             f"expected one other dataset to compare {stored.dataset.uri} with, since no manifest says how it was made, "
             f"got {', '.join(sources)}; give the folder of a WDS or MDS dataset"
         )
-    return against_source(stored, manifest, sources, workers, findings)
+    return against_source(stored, manifest, sources, options, findings)
 
 
 def _dataset_at(word: str, manifest: Manifest | None) -> Dataset | None:

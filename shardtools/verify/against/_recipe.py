@@ -1,7 +1,7 @@
 """The recipe of a dataset taken from its manifest, and the input planned with it once more."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zstandard
@@ -9,6 +9,7 @@ import zstandard
 from shardtools import plugins
 from shardtools.build.order import detect_source
 from shardtools.build.receipts import KEPT_PLAN_NAME
+from shardtools.build.token_order import request_for, restored_transforms
 from shardtools.datasets import Dataset
 from shardtools.engines import Engine
 from shardtools.errors import UsageError
@@ -20,6 +21,8 @@ from shardtools.sources import Input, SurveyRequest, resolve_inputs
 # Decided by the library at hand, no wish of the recipe: shards are compared uncompressed.
 _NO_CHANGE = ("format.zstd_version ",)
 _MAX_DIFFERENCES = 5
+_READ_ENCODINGS = {"text": "str", "messages": "json"}
+"""Of the column that becomes tokens; that of files is bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,13 @@ class Rescan:
         return self.plan.recipe
 
 
-def restored_recipe(manifest: Manifest) -> Recipe:
-    """The recipe with its settled source. Raises UsageError where the manifest holds none that this version can replay."""
+def restored_recipe(manifest: Manifest, tokenizer: str | None = None) -> Recipe:
+    """The recipe with its settled source. Raises UsageError where the manifest holds none that this version can replay.
+
+    ``tokenizer`` is where the tokenizer of a dataset of tokens lies, which the recipe names by its digest alone.
+    """
     plain = manifest.recipe
-    if names := [transform["name"] for transform in plain.get("transforms", [])]:
-        raise UsageError(
-            f"expected a recipe that stores samples as they are read, got one that changes them ({', '.join(names)}), which is not "
-            "replayed yet; give another dataset to compare with"
-        )
+    transforms = restored_transforms(plain.get("transforms", ()), tokenizer)
     try:
         return Recipe(
             source=plugins.restored("sources", plain["source"]),
@@ -51,6 +53,7 @@ def restored_recipe(manifest: Manifest) -> Recipe:
             limit=ShardLimit(plain["shard_bytes"], plain["shard_samples"]),
             shuffle_seed=plain["shuffle_seed"],
             sidecars=tuple(plain.get("sidecars", ())),
+            transforms=transforms,
         )
     except (UsageError, LookupError, TypeError) as error:
         raise UsageError(
@@ -59,12 +62,12 @@ def restored_recipe(manifest: Manifest) -> Recipe:
         ) from None
 
 
-def rescan(manifest: Manifest, sources: Sequence[str], engine: Engine) -> Rescan:
+def rescan(manifest: Manifest, sources: Sequence[str], tokenizer: str | None, engine: Engine) -> Rescan:
     """Plan the sources again as the manifest's recipe says, every automatic choice as it was.
 
     Raises UsageError for sources of another kind than the recipe's, DuplicateKeyError where two samples have one key by now.
     """
-    recipe = restored_recipe(manifest)
+    recipe = restored_recipe(manifest, tokenizer)
     inputs = resolve_inputs(sources)
 
     def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -73,6 +76,10 @@ def rescan(manifest: Manifest, sources: Sequence[str], engine: Engine) -> Rescan
         return results
 
     request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread, settled=recipe.fields)
+    if recipe.transforms:
+        encode = recipe.transforms[0]
+        read = Field(encode.column, _READ_ENCODINGS.get(encode.column, "bytes"))
+        request = request_for(encode, replace(request, settled=(read,)))
     partitions = recipe.source.survey(request).partitions
     plan = Plan(recipe, partitions, plan_digest(manifest.recipe, partitions))
     if plan.digest != manifest.plan_digest:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from shardtools.build.reading import Reading
 from shardtools.duplicates import key_digest
 from shardtools.engines import Report
 from shardtools.formats import Chunk
+from shardtools.manifest import Ledger
 from shardtools.plan import Partition, Recipe
 from shardtools.sample import Batch, Field, Reject
 from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, shown_value
@@ -31,7 +33,7 @@ class Replayed:
     partition: int
     shards: tuple[ShardDigest, ...]
     """Those the partition is cut into, in order."""
-    rejects: Counter[str]
+    ledger: Ledger
     records: bytes = b""
     """Key and content digest of each sample, where they were asked for."""
 
@@ -54,9 +56,12 @@ class Replay:
     recipe: Recipe
     roots: tuple[str, ...]
 
-    def chunks(self, partition: Partition, reject: Callable[[Reject], None]) -> Iterator[tuple[Batch, Chunk]]:
+    def reading(self, partition: Partition, reject: Callable[[Reject], None]) -> Reading:
+        return Reading(self.recipe, self.roots, partition, reject)
+
+    def chunks(self, reading: Reading, reject: Callable[[Reject], None]) -> Iterator[tuple[Batch, Chunk]]:
         encoder = self.recipe.format.encoder(self.recipe.fields, self.recipe.limit.num_bytes)
-        for batch in self.recipe.source.read(self.roots, partition.extents, reject):
+        for batch in reading.batches():
             yield batch, encoder.encode(batch, reject)
 
     def cuts(self) -> "_Cuts":
@@ -99,11 +104,16 @@ class ReplayShards:
 
     def __call__(self, item: PartShards, report: Report) -> Replayed:
         rejects: Counter[str] = Counter()
+
+        def reject(found: Reject) -> None:
+            rejects[found.reason] += 1
+
+        reading = self.replay.reading(item.partition, reject)
         digests: list[Any] = []
         counts: list[int] = []
         records: list[bytes] = []
         cuts = self.replay.cuts()
-        for _, chunk in self.replay.chunks(item.partition, lambda reject: rejects.update([reject.reason])):
+        for _, chunk in self.replay.chunks(reading, reject):
             for shard, begin, end in cuts.runs(chunk):
                 if shard == len(digests):
                     digests.append(xxhash.xxh3_128())
@@ -115,7 +125,7 @@ class ReplayShards:
                 if self.records is not None and shard not in item.left_out:
                     records += (self.records(chunk, i) for i in range(begin, end))
         shards = tuple(ShardDigest(count, digest.digest()) for count, digest in zip(counts, digests, strict=True))
-        return Replayed(item.partition.index, shards, rejects, b"".join(records))
+        return Replayed(item.partition.index, shards, reading.ledger(sum(counts), rejects), b"".join(records))
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,8 @@ class FindReplayed:
     def __call__(self, item: Partition, report: Report) -> list[Found]:
         found: list[Found] = []
         counts: Counter[bytes] = Counter()
-        for batch, chunk in self.replay.chunks(item, lambda _: None):
+        reading = self.replay.reading(item, _ignore)
+        for batch, chunk in self.replay.chunks(reading, _ignore):
             for i in range(len(chunk.keys)):
                 digest = self.record_of.key(chunk, i)
                 if digest in self.wanted and counts[digest] < MOST_OF_A_KEY:
@@ -162,6 +173,10 @@ class FindReplayed:
         # Rejects leave the batch longer than the chunk.
         where = batch.where(batch.keys.index(key))
         return Found(digest, self.record_of.content(chunk, i), key.decode(), _values(self.replay.recipe, chunk, i), where)
+
+
+def _ignore(_: Reject) -> None:
+    """Rejects were counted when the partition was digested."""
 
 
 def _pieces(chunk: Chunk, i: int) -> list[bytes]:

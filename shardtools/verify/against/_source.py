@@ -22,15 +22,16 @@ from shardtools.verify.against._report import report
 from shardtools.verify.against._run import live_engine, results, run_each
 from shardtools.verify.against._stored import AsStored, DigestSamples, DigestShards, FindStored, spans
 from shardtools.verify.findings import Findings
+from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import Proof, Stored
 
 
-def against_source(stored: Stored, manifest: Manifest, sources: Sequence[str], workers: int | None, findings: Findings) -> Proof:
+def against_source(stored: Stored, manifest: Manifest, sources: Sequence[str], options: VerifyOptions, findings: Findings) -> Proof:
     """Replay the manifest's recipe on the sources. Raises UsageError for sources of another kind than the recipe's."""
     num_bytes = sum(shard.num_bytes or 0 for shard in stored.dataset.shards)
     try:
-        with live_engine(workers, num_bytes, stored.num_samples) as engine:
-            return _compared(stored, manifest, rescan(manifest, sources, engine), engine, findings)
+        with live_engine(options.workers, num_bytes, stored.num_samples) as engine:
+            return _compared(stored, manifest, rescan(manifest, sources, options.tokenizer, engine), engine, findings)
     except UsageError:
         raise
     except DuplicateKeyError as error:
@@ -56,8 +57,9 @@ class _Sides:
         return not any(shard.is_keyless for shard in self.stored.dataset.shards)
 
     @property
-    def rejects(self) -> Counter[str]:
-        return sum((replayed.rejects for replayed in self.replayed.values()), Counter())
+    def ledger(self) -> Ledger:
+        """What the replay came to."""
+        return sum((self.replayed[i].ledger for i in sorted(self.replayed)), Ledger())
 
     @property
     def num_samples(self) -> int:
@@ -151,9 +153,17 @@ def _compared(stored: Stored, manifest: Manifest, scanned: Rescan, engine: Engin
 
 def _check_ledger(manifest: Manifest, sides: _Sides, differences: Differences, findings: Findings) -> None:
     """Everything that was read must have gone where the manifest says, but for the samples that findings name."""
-    ledger, rejects = manifest.ledger, sides.rejects
-    if ledger.num_filtered:
-        findings.add("ledger-open", f"expected a recipe that filters nothing, got {plural(ledger.num_filtered, 'filtered sample')}")
+    ledger, replayed = manifest.ledger, sides.ledger
+    rejects = replayed.rejects
+    for name, then, now in (
+        ("filtered samples", ledger.num_filtered, replayed.num_filtered),
+        ("blank lines", ledger.num_blank, replayed.num_blank),
+    ):
+        if then != now:
+            findings.add("ledger-open", f"expected {then:,} {name}, as the manifest says, got {now:,} from the source")
+    if ledger.transforms != replayed.transforms:
+        detail = f"expected the counts {_plain(ledger)}, as the manifest says, got {_plain(replayed)} from the source"
+        findings.add("ledger-open", detail)
     for reason in sorted(rejects.keys() | ledger.rejects.keys()):
         if rejects[reason] != ledger.rejects[reason]:
             detail = (
@@ -161,9 +171,13 @@ def _check_ledger(manifest: Manifest, sides: _Sides, differences: Differences, f
             )
             findings.add("ledger-open", detail)
     num_written = sides.num_samples - differences.num_missing + differences.num_foreign
-    if num_written != ledger.num_written:
-        detail = f"expected {plural(ledger.num_written, 'sample')}, as the manifest says was written, got {num_written:,} in the shards"
+    if num_written != ledger.num_stored:
+        detail = f"expected {plural(ledger.num_stored, 'sample')}, as the manifest says was written, got {num_written:,} in the shards"
         findings.add("ledger-open", detail)
+
+
+def _plain(ledger: Ledger) -> dict[str, dict[str, int]]:
+    return {name: dict(counts) for name, counts in ledger.transforms.items()}
 
 
 def _proof(sides: _Sides, ledger: Ledger, order: str, is_proved: bool) -> Proof:
@@ -177,7 +191,7 @@ def _proof(sides: _Sides, ledger: Ledger, order: str, is_proved: bool) -> Proof:
     )
     return Proof(
         (
-            f"The recipe was run again on the source: each of the {plural(ledger.num_written, 'sample')} it makes is in the dataset "
+            f"The recipe was run again on the source: each of the {plural(ledger.num_stored, 'sample')} it makes is in the dataset "
             f"exactly once, byte for byte{order}, and the ledger closes: {read}.",
         ),
         not_proved,
