@@ -42,11 +42,17 @@ demo: $(VENV)/.core
 	$(BIN)/shardtools pack demo/images demo/images-mds --to mds
 	@printf '\n== 4. Pack the records into MDS shards; the columns are inferred from the first 1,000 records\n'
 	$(BIN)/shardtools pack demo/docs.jsonl demo/docs-mds --to mds
-	@printf '\n== 5. Verify: every file, every byte, every sample\n'
-	$(BIN)/shardtools verify demo/images-wds
-	$(BIN)/shardtools verify demo/images-mds
-	$(BIN)/shardtools verify demo/docs-mds
-	@printf '\n== 6. Look at a dataset and its first samples\n'
+	@printf '\n== 5. Pack the same records as rows of 2,048 tokens\n'
+	$(BIN)/shardtools pack demo/docs.jsonl demo/tokens-mds --to mds --tokenizer demo/tokenizer --seq-len 2048
+	@printf '\n== 6. Verify: every byte; nothing twice, stored or delivered; every sample against its source\n'
+	$(BIN)/shardtools verify demo/images-wds --no-dup --deep --against demo/images
+	$(BIN)/shardtools verify demo/docs-mds --against demo/docs.jsonl
+	$(BIN)/shardtools verify demo/tokens-mds --against demo/docs.jsonl --tokenizer demo/tokenizer
+	@printf '\n== 7. One bit flipped in a copy: readers would end there in silence\n'
+	cp -r demo/images-wds demo/damaged
+	printf 'X' | dd of=demo/damaged/train-000000.tar bs=1 seek=100000 conv=notrunc status=none
+	! $(BIN)/shardtools verify demo/damaged
+	@printf '\n== 8. Look at a dataset and its first samples\n'
 	$(BIN)/shardtools inspect demo/images-wds --head 2
 	$(BIN)/shardtools inspect demo/docs-mds --head 2
 	@printf '\nDone. The shards are in demo/; `$(BIN)/shardtools --help` says what else there is.\n'

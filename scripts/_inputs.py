@@ -26,7 +26,7 @@ def sample_data(work: Path, option: str, count: int) -> Path:
     folder = work / f"data{option}-{count}"
     if not folder.exists():
         say(f"making {count:,} {option.strip('-')}")
-        counts = {"--pairs": 0, "--records": 0, option: count}
+        counts = {"--pairs": 0, "--records": 0, "--chats": 0, option: count}
         unfinished = folder.with_suffix(".unfinished")
         options = [str(part) for pair in counts.items() for part in pair]
         # In a process of its own, for the sake of this one's peak memory.

@@ -2,7 +2,8 @@
 
 ``OUT/images/00/000123.jpg`` and ``.json`` are pairs of about 3 KB: an encoded image, and its caption, size and label.
 ``OUT/docs.jsonl`` holds records of about 1 KB: made-up words in ten scripts, drawn as unevenly as words of real text are,
-so that a compressor finds what it finds in text and no more.
+so that a compressor finds what it finds in text and no more. ``OUT/tokenizer`` is a small tokenizer trained on them, and
+``OUT/chats.jsonl`` holds chats.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _sample_chats import write_chats, write_tokenizer
 from PIL import Image, ImageDraw
 
 SEED = 20_240_501
@@ -50,6 +52,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write into")
     parser.add_argument("--pairs", type=int, default=2000, help="JPEG and JSON pairs (default: %(default)s)")
     parser.add_argument("--records", type=int, default=20_000, help="JSONL records (default: %(default)s)")
+    parser.add_argument("--chats", type=int, default=2000, help="JSONL chats, and a tokenizer (default: %(default)s)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.pairs:
@@ -58,6 +61,11 @@ def main() -> None:
     if arguments.records:
         num_bytes = write_records(arguments.out / "docs.jsonl", arguments.records)
         print(f"{arguments.out / 'docs.jsonl'}: {arguments.records:,} records, {num_bytes:,} bytes")
+    if arguments.chats and arguments.records:
+        words = vocabulary("en")
+        write_tokenizer(arguments.out / "tokenizer", arguments.out / "docs.jsonl")
+        write_chats(arguments.out / "chats.jsonl", arguments.chats, lambda rng: document(rng, "en", words), SEED)
+        print(f"{arguments.out / 'chats.jsonl'}: {arguments.chats:,} chats")
 
 
 def write_pairs(folder: Path, num_pairs: int) -> int:
