@@ -29,6 +29,8 @@ class Verdict:
     """Manifest or index record digests of the shards."""
     is_rebuilt: bool
     """The manifest was made from the shards that were there, and cannot know what was lost before."""
+    has_tokens: bool
+    """Samples are rows of tokens that packing made."""
     is_canonical: bool
     """The manifest says that this package wrote the shards, which are then demanded to be as it writes them."""
     findings: tuple[Finding, ...]
@@ -66,6 +68,7 @@ class Verdict:
             is_indexed=bool(dataset.shards) and all(shard.entry is not None for shard in dataset.shards),
             has_digests=dataset.manifest is not None or any(file.hashes for shard in dataset.shards for file in _files(shard)),
             is_rebuilt=dataset.manifest is not None and dataset.manifest.recipe["source"].get("name") == "index",
+            has_tokens=dataset.manifest is not None and bool(dataset.manifest.ledger.transforms),
             is_canonical=dataset.manifest is not None and dataset.manifest.is_canonical,
             findings=tuple(finding for finding in _sorted(found, dataset) if options.strict or not finding.is_note),
             notes=tuple(finding for finding in _sorted(found, dataset) if not options.strict and finding.is_note),
@@ -169,6 +172,8 @@ class Verdict:
         if self.is_published:
             closes = ", and the ledger closes: every sample read was written, rejected or filtered" if not self.is_rebuilt else ""
             sentences.append(f"Counts, field sets and offsets agree{closes}.")
+        if self.has_tokens:
+            sentences.append("Rows, pieces, tokens and padding, counted again, come to what the ledger says.")
         if self.has_keys:
             sentences.append("No key occurs twice.")
         if self.options.no_dup and not any(note.kind == "duplicate-content" for note in self.notes):
