@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 WDS_SHARD_BYTES = 256 << 20
 """What shardtools takes by default; MDSWriter's own default is shardtools' too."""
@@ -85,10 +85,10 @@ def _stems(source: str) -> Iterator[str]:
 PEERS = {"pairs-to-wds": pairs_to_wds, "jsonl-to-mds": jsonl_to_mds, "iterate-wds": iterate_wds}
 
 
-def main() -> None:
+def main(peers: Mapping[str, Callable[[str, str], Callable[[], None]]] = PEERS) -> None:
     name, source, destination = sys.argv[1:]
     os.makedirs(destination, exist_ok=True)
-    loop = PEERS[name](source, destination)
+    loop = peers[name](source, destination)
     began = time.perf_counter()
     loop()
     print(f"loop_seconds={time.perf_counter() - began:.4f}")

@@ -82,7 +82,7 @@ class RecordLayout:
             raw_keys = [raw_keys[i] for i in kept]
         columns: dict[str, list[Any]] = {}
         for mapping in self.mappings:
-            read = _nested_column if mapping.nested else _column
+            read = nested_column if mapping.nested else _column
             columns[mapping.name] = read(records.values, mapping.record_field)
         if self.keep_record:
             columns[RECORD_FIELD] = [line.removesuffix(b"\r") for line in records.lines]
@@ -159,7 +159,8 @@ def _column(records: Sequence[Record], name: str) -> list[Any]:
         return [record.get(name) for record in records]
 
 
-def _nested_column(records: Sequence[Record], path: str) -> list[Any]:
+def nested_column(records: Sequence[Record], path: str) -> list[Any]:
+    """What the dotted path leads to in each record, None where it leads nowhere."""
     values: list[Any] = list(records)
     for name in path.split("."):
         values = [value.get(name) if type(value) is dict else None for value in values]

@@ -12,14 +12,16 @@ from shardtools.formats import Encoder
 from shardtools.plan import Partition, ShardLimit, partition_bytes
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, Wanted, escape_note
-from shardtools.sources._json_records import BadLine, Records, parse
+from shardtools.sources._json_records import BadLine, Record, Records, parse
 from shardtools.sources._line_files import LINE_SUFFIXES, FirstRecords, first_records, key_prefix, line_files, refuse_same_prefixes
 from shardtools.sources._lines import Place, Places, line_blocks
-from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, parse_mappings
+from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, nested_column, parse_mappings
 from shardtools.sources._settle import settle_layout
 from shardtools.sources._streams import DamagedStreamError, Window
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
 from shardtools.units import parse_bytes
+
+_SHOWN_FIELDS = 8
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Jsonl:
         mappings, encodings = self.map, request.encodings
         if request.wanted is not None:
             mappings, encodings = _wanted_mapping(request.wanted, self), {request.wanted.field.name: request.wanted.field.encoding}
+            _refuse_absent(mappings, records)
         whole = request.format.index_name is None and mappings is None
         fields: tuple[Field, ...]
         draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())
@@ -168,6 +171,16 @@ class _BadLines:
     def __call__(self, bad: BadLine) -> None:
         self.num_lines += 1
         self.reject(Reject(bad.reason, self.place(bad.offset), bad.sentence, bad.head))
+
+
+def _refuse_absent(mappings: tuple[FieldMapping, ...], records: Sequence[Record]) -> None:
+    """A path that leads nowhere in all the first records is a slip of the pen."""
+    for mapping in mappings:
+        if mapping.nested and all(value is None for value in nested_column(records, mapping.record_field)):
+            raise UsageError(
+                f"expected --text-key to name a field of the records, such as {', '.join(sorted(records[0])[:_SHOWN_FIELDS])}, "
+                f"got {mapping.record_field!r}, which none of the first {len(records):,} has"
+            )
 
 
 def _wanted_mapping(wanted: Wanted, source: Jsonl) -> tuple[FieldMapping, ...]:

@@ -1,7 +1,10 @@
 """gigatoken: an encoder some ten times as fast, used where it is proved to give the same ids."""
 
+import os
 import re
+import time
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import metadata
 
@@ -29,33 +32,56 @@ _PROBES = (
 )
 
 
+_LOOKED_CHARACTERS = 2 << 20
+_GROWN_BYTES = 200 << 20
+
+
 class RefusedError(Exception):
     """gigatoken is not used; the message says why."""
 
 
 class Gigatoken:
-    """Ids of texts that spell no added token. ``None`` from ``encode``: leave that text to the reference."""
+    """Ids of texts that spell no added token. ``None`` from ``encode``: leave that text to the reference.
+
+    Memory: its cache of words, which grows with their number, is let go when the process has grown by 200 MB.
+    """
 
     def __init__(self, reference: HfEncoder) -> None:
         """Raises RefusedError."""
-        try:
-            import gigatoken
-        except ImportError:
-            raise RefusedError("gigatoken is not installed (pip install 'shardtools[fast]')") from None
         if reference.finds_literals_late:
             raise RefusedError("this tokenizer looks for added tokens in normalised text")
         self._reference = reference
-        try:
-            self._encode = gigatoken.Tokenizer.from_json(reference.parsed.data).backend.encode
-        except Exception as error:
-            raise RefusedError(f"gigatoken does not take this tokenizer: {error}") from None
+        self._load()
         for text in _PROBES:
             ids = self.encode(text)
             if ids is not None and not reference.hits(text) and not np.array_equal(ids, reference.encode(text)):
                 raise RefusedError(f"gigatoken gives other ids than tokenizers for {text[:30]!r}")
 
+    def _load(self) -> None:
+        try:
+            import gigatoken
+        except ImportError:
+            raise RefusedError("gigatoken is not installed (pip install 'shardtools[fast]')") from None
+        self._encode: Callable[[str], Ids] | None = None  # before the next one takes its own room
+        try:
+            self._encode = gigatoken.Tokenizer.from_json(self._reference.parsed.data).backend.encode
+        except Exception as error:
+            raise RefusedError(f"gigatoken does not take this tokenizer: {error}") from None
+        self._loaded_bytes = resident_bytes()
+        self._num_characters = 0
+
+    def _let_go(self, num_characters: int) -> None:
+        """Its cache cannot be emptied, only thrown away with all the rest, which is loaded again in less than a tenth of a second."""
+        self._num_characters += num_characters
+        if self._num_characters > _LOOKED_CHARACTERS:
+            self._num_characters = 0
+            if resident_bytes() > self._loaded_bytes + _GROWN_BYTES:
+                self._load()
+
     def encode(self, text: str) -> Ids | None:
         """``[n] uint32``."""
+        self._let_go(len(text))
+        assert self._encode is not None, "loaded"
         if not text.isascii() and _is_unsettled(text):
             return None
         try:
@@ -70,6 +96,15 @@ class Gigatoken:
         if len(ids) and int(ids.max()) > self._reference.max_id:
             return None
         return ids
+
+
+def resident_bytes() -> int:
+    """Memory of this process. Where the system does not tell, a number that makes every look find growth."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return int(time.monotonic() * (1 << 40))
 
 
 @lru_cache(maxsize=1)
