@@ -17,18 +17,44 @@ def expand_braces(pattern: str) -> Iterator[str]:
     each other, and a backslash takes the next character as it is. Braces without a comma or range stay. Raises ValueError
     for a brace that is not closed.
     """
-    begin = _find(pattern, "{")
-    if begin is None:
-        if _find(pattern, "}") is not None:
-            raise ValueError("expected { before }, got none")
+    parts = _first_pair(pattern)
+    if parts is None:
         yield re.sub(r"\\(.)", r"\1", pattern)
         return
-    end = _closing(pattern, begin)
-    before, inside, after = pattern[:begin], pattern[begin + 1 : end], pattern[end + 1 :]
+    before, inside, after = parts
     (head,) = expand_braces(before)
     for middle in _alternatives(inside):
         for tail in expand_braces(after):
             yield head + middle + tail
+
+
+def count_braces(pattern: str) -> int:
+    """How many names ``expand_braces`` lists, reckoned without making them. Raises ValueError as it does."""
+    num_names = 1
+    while (parts := _first_pair(pattern)) is not None:
+        _, inside, pattern = parts
+        num_names *= _num_alternatives(inside)
+    return num_names
+
+
+def _first_pair(pattern: str) -> tuple[str, str, str] | None:
+    """What stands before, in and after the first pair of braces; None where there is none."""
+    begin = _find(pattern, "{")
+    if begin is None:
+        if _find(pattern, "}") is not None:
+            raise ValueError("expected { before }, got none")
+        return None
+    end = _closing(pattern, begin)
+    _first_pair(pattern[:begin])  # which has no { and must have no }
+    return pattern[:begin], pattern[begin + 1 : end], pattern[end + 1 :]
+
+
+def _num_alternatives(inside: str) -> int:
+    if numbers := _NUMBERS.fullmatch(inside):
+        return abs(int(numbers[2]) - int(numbers[1])) // (int(numbers[3] or 1) or 1) + 1
+    if _LETTERS.fullmatch(inside):
+        return sum(1 for _ in _alternatives(inside))
+    return sum(map(count_braces, _split(inside)))
 
 
 def _alternatives(inside: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shardtools.datasets import _wildcards
-from shardtools.datasets._braces import expand_braces
+from shardtools.datasets._braces import count_braces, expand_braces
 from shardtools.datasets._dataset import Dataset, Problem, Shard
 from shardtools.datasets._foreign import foreign_dataset, mds_shard, tar_dataset
 from shardtools.datasets._mds_header import header_columns
@@ -19,6 +19,7 @@ from shardtools.storage import Storage, open_storage
 from shardtools.units import plural
 
 _MAX_SHARDS = 10_000_000
+_SCHEME = "file://"
 
 
 class _Named(NamedTuple):
@@ -54,23 +55,32 @@ def selected_dataset(pattern: str) -> Dataset:
 
 
 def _limited(pattern: str) -> Iterator[_Named]:
-    for i, named in enumerate(_named(pattern)):
+    pieces = pattern.split("::")
+    # Reckoned first: the names of a mistyped range would fill the memory before the limit is met. Wildcards only add to them.
+    if sum(_num_named(pattern, piece) for piece in pieces) > _MAX_SHARDS:
+        raise _too_many(pattern)
+    texts = (text for piece in pieces for text in expand_braces(piece.removeprefix(_SCHEME)))
+    named = (one for text in texts for one in _paths(pattern, text))
+    for i, one in enumerate(named):
         if i == _MAX_SHARDS:
-            raise UsageError(f"expected at most {_MAX_SHARDS:,} shards, got more by {pattern}; correct its ranges")
-        yield named
+            raise _too_many(pattern)
+        yield one
 
 
-def _named(pattern: str) -> Iterator[_Named]:
-    for piece in pattern.split("::"):
-        if not piece:
-            raise UsageError(f"expected a path on both sides of ::, got none in {pattern}; write a path there")
-        if "://" in piece and not piece.startswith("file://"):
-            open_storage(piece)  # which tells what can be opened
-        try:
-            for text in expand_braces(piece.removeprefix("file://")):
-                yield from _paths(pattern, text)
-        except ValueError as error:
-            raise UsageError(f"expected braces in pairs, got {pattern}: {error}; add what is missing") from None
+def _num_named(pattern: str, piece: str) -> int:
+    """How many names the braces of a piece list; raises UsageError where it is none that can be opened."""
+    if not piece:
+        raise UsageError(f"expected a path on both sides of ::, got none in {pattern}; write a path there")
+    if "://" in piece and not piece.startswith(_SCHEME):
+        open_storage(piece)  # which tells what can be opened
+    try:
+        return count_braces(piece.removeprefix(_SCHEME))
+    except ValueError as error:
+        raise UsageError(f"expected braces in pairs, got {pattern}: {error}; add what is missing") from None
+
+
+def _too_many(pattern: str) -> UsageError:
+    return UsageError(f"expected at most {_MAX_SHARDS:,} shards, got more by {pattern}; correct its ranges")
 
 
 def _paths(pattern: str, text: str) -> Iterator[_Named]:

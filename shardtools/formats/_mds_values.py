@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class ValueCodec:
     decode: Callable[[bytes], Any]
 
 
+@lru_cache
 def codec(encoding: str) -> ValueCodec:
     """The codec for an encoding in MDS's words. Raises UsageError for one that is not supported for writing."""
     if encoding in _SCALARS:

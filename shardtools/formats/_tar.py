@@ -3,6 +3,7 @@
 Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format".
 """
 
+import mmap
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from zlib import adler32
 
 from shardtools.errors import DamagedShardError
+from shardtools.formats import _pax
 
 BLOCK = 512
 RECORD = 20 * BLOCK
@@ -24,11 +26,9 @@ _ZEROS = [bytes(n) for n in range(BLOCK + 1)]
 _REGULAR = (b"0", b"\0")
 _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 _OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
-_PAX_LENGTH = re.compile(rb"[0-9]{1,9} ")
-_MAX_EXTENSION_BYTES = 1 << 20
 _COMPARED_BYTES = 1 << 20
+_COMPARED_ZEROS = bytes(_COMPARED_BYTES)
 _SEARCHED_BYTES = 64 << 20
-_SPARSE = "a sparse member, whose holes readers see in different ways: pack it again without --sparse"
 
 
 def header(name: bytes, num_bytes: int) -> bytes:
@@ -115,40 +115,58 @@ def entries(archive: memoryview, offset: int = 0) -> Iterator[Member]:
     Raises DamagedShardError where a checksum, a size, the padding or the end marker is not as the format demands.
     """
     start = offset
-    long_name: bytes | None = None
-    long_bytes: int | None = None
+    described = _pax.Extensions()
+    waiting: int | None = None  # where a header begins that is nothing without a member behind it
     while True:
         block = bytes(archive[offset : offset + BLOCK])
         if block.count(0) == len(block):
             _check_end(archive, offset)
-            if start != offset:
-                raise DamagedShardError("an extension header stands without the member it describes", start)
+            if waiting is not None:
+                raise DamagedShardError("an extension header stands without the member it describes", waiting)
             return
         _check_header(block, offset)
         kind = block[156:157]
-        num_bytes = _number(block[124:136], offset) if long_bytes is None else long_bytes
-        if kind in _WITHOUT_DATA:
-            num_bytes = 0  # old writers put the length of the linked file there
+        num_bytes = _number(block[124:136], offset)
+        if kind in _pax.KINDS or kind == _pax.GLOBAL:
+            _pax.check_size(num_bytes, offset)
+            waiting = offset if waiting is None else waiting
+        else:
+            # Old writers put the length of the linked file into the header of a link.
+            num_bytes = 0 if kind in _WITHOUT_DATA else num_bytes if described.num_bytes is None else described.num_bytes
+            waiting = None
         data_offset = offset + BLOCK
-        following = data_offset + num_bytes + -num_bytes % BLOCK
-        if following > len(archive):
-            raise DamagedShardError(f"a member of {num_bytes} bytes reaches past the end of the file", offset)
-        if archive[data_offset + num_bytes : following] != _ZEROS[following - data_offset - num_bytes]:
-            raise DamagedShardError("the padding after a member is not zero", data_offset + num_bytes)
-        if kind in (b"x", b"L", b"K"):
-            if num_bytes > _MAX_EXTENSION_BYTES:
-                raise DamagedShardError(f"an extension header of {num_bytes} bytes", offset)
-            if kind != b"K":  # only links have a long target
-                long_name, long_bytes = _extension(kind, bytes(archive[data_offset : data_offset + num_bytes]), offset, long_name)
+        following = _following(archive, data_offset, num_bytes)
+        if kind in _pax.KINDS:
+            described.add(kind, bytes(archive[data_offset : data_offset + num_bytes]), offset)
             offset = following
             continue
-        if kind == b"S":
-            raise DamagedShardError(_SPARSE, offset)
-        if kind not in (*_REGULAR, *_WITHOUT_DATA, b"g"):
-            raise DamagedShardError(f"a member of unknown type {kind!r}", offset)
-        yield Member(long_name if long_name is not None else _name(block), start, data_offset, num_bytes, kind)
-        long_name = long_bytes = None
+        if kind == _pax.GLOBAL:
+            if start != offset:
+                raise DamagedShardError("a global header stands between an extension header and the member it describes", start)
+            _pax.check_global(bytes(archive[data_offset : data_offset + num_bytes]), offset)
+        _check_kind(kind, offset)
+        yield Member(described.name if described.name is not None else _name(block), start, data_offset, num_bytes, kind)
+        if start != offset:
+            described = _pax.Extensions()
         offset = start = following
+
+
+def _following(archive: memoryview, data_offset: int, num_bytes: int) -> int:
+    """Where the header after a member's data begins."""
+    end = data_offset + num_bytes
+    following = end + -num_bytes % BLOCK
+    if following > len(archive):
+        raise DamagedShardError(f"a member of {num_bytes} bytes reaches past the end of the file", data_offset - BLOCK)
+    if archive[end:following] != _ZEROS[following - end]:
+        raise DamagedShardError("the padding after a member is not zero", end)
+    return following
+
+
+def _check_kind(kind: bytes, offset: int) -> None:
+    if kind == b"S":
+        raise DamagedShardError(_pax.SPARSE, offset)
+    if kind not in (*_REGULAR, *_WITHOUT_DATA, _pax.GLOBAL):
+        raise DamagedShardError(f"a member of unknown type {kind!r}", offset)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -171,11 +189,24 @@ def _check_header(block: bytes, offset: int) -> None:
 def _check_end(archive: memoryview, offset: int) -> None:
     if len(archive) - offset < 2 * BLOCK:
         raise DamagedShardError("the file ends without the two zero blocks that close an archive", offset)
+    begin = data_after(archive, offset)
+    if begin is not None:
+        raise DamagedShardError("there is data after the end of the archive", begin)
+
+
+def data_after(archive: memoryview, offset: int) -> int | None:
+    """The first byte from ``offset`` on that is not zero; None if all are."""
     # Compared in C and piece by piece: the tail of a hostile file may be longer than memory.
-    for begin in range(offset, len(archive), _COMPARED_BYTES):
-        piece = bytes(archive[begin : begin + _COMPARED_BYTES])
-        if piece.count(0) != len(piece):
-            raise DamagedShardError("there is data after the end of the archive", begin + len(piece) - len(piece.lstrip(b"\0")))
+    begin = offset
+    while begin < len(archive):
+        end = begin - begin % _COMPARED_BYTES + _COMPARED_BYTES
+        piece = bytes(archive[begin:end])
+        if piece != _COMPARED_ZEROS[: len(piece)]:
+            return begin + len(piece) - len(piece.lstrip(b"\0"))
+        if isinstance(archive.obj, mmap.mmap) and end - begin == len(piece) == _COMPARED_BYTES:
+            archive.obj.madvise(mmap.MADV_DONTNEED, begin, len(piece))  # zeros once seen need no room
+        begin = end
+    return None
 
 
 def _number(digits: bytes, offset: int) -> int:
@@ -191,31 +222,3 @@ def _name(block: bytes) -> bytes:
     name = block[:100].partition(b"\0")[0]
     prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
     return prefix + b"/" + name if prefix else name
-
-
-def _extension(kind: bytes, data: bytes, offset: int, long_name: bytes | None) -> tuple[bytes | None, int | None]:
-    """The name and size an extension header gives to the member after it."""
-    if kind == b"L":
-        return data.partition(b"\0")[0], None
-    long_bytes = None
-    begin = 0
-    while begin < len(data):
-        head = _PAX_LENGTH.match(data, begin)
-        end = begin + int(head[0]) if head else 0
-        if head is None or end <= head.end() or end > len(data) or data[end - 1 : end] != b"\n":
-            raise DamagedShardError("an extension header cannot be parsed", offset)
-        name, _, value = data[head.end() : end - 1].partition(b"=")
-        if name.startswith(b"GNU.sparse."):
-            raise DamagedShardError(_SPARSE, offset)
-        if name == b"path":
-            long_name = value
-        elif name == b"size":
-            long_bytes = _pax_size(value, offset)
-        begin = end
-    return long_name, long_bytes
-
-
-def _pax_size(value: bytes, offset: int) -> int:
-    if len(value) > 20 or not value.isdigit():
-        raise DamagedShardError(f"an extension header's size is not a number: {value[:20]!r}", offset)
-    return int(value)

@@ -8,7 +8,7 @@ from shardtools.errors import DamagedShardError
 from shardtools.formats import Audit, Fault, StoredSample, _tar
 
 _KINDS = {b"1": "hard link", b"2": "symbolic link", b"3": "device", b"4": "device", b"5": "folder", b"6": "FIFO"}
-# Readers pass over folders and global headers, and lose nothing by it.
+# Readers pass over folders and over global headers that name no member, and lose nothing by it.
 _HARMLESS = (b"5", b"g")
 _MAX_DAMAGES = 1000
 

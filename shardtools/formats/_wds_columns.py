@@ -49,7 +49,7 @@ def columns(shard: memoryview, audit: Audit) -> Iterator[Columns]:
         yield groups.taken(keep_last=True)
         at = int(following[-1])
     audit.data_end = at * _BLOCK
-    if blocks[at:].any() or not _ends_well(len(blocks) - at, at, audit.own):
+    if not _ends_well(len(blocks) - at, at, audit.own) or _tar.data_after(shard, audit.data_end) is not None:
         raise UnprovenError
     yield groups.taken(keep_last=False)
 

@@ -52,7 +52,7 @@ def is_decoded_before(dataset: Dataset, shard: Shard, name: str) -> bool:
 
 
 def _check_image(kind: str, value: memoryview) -> str | None:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -62,6 +62,8 @@ def _check_image(kind: str, value: memoryview) -> str | None:
                 if width * height > _MAX_PIXELS:
                     return f"expected a {kind} of at most {_MAX_PIXELS:,} pixels, got one that says {width} x {height}"
                 image.load()
+    except UnidentifiedImageError:  # whose text is the address of the buffer in memory
+        return f"expected a {kind} image, got {_shown(value)}"
     except Exception as error:  # decoders raise whatever they stumble on
         return f"expected a {kind} image that decodes, got {_shown(value)}: {error or type(error).__name__}"
     return None

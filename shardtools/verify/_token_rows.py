@@ -6,15 +6,18 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy_format
 
 from shardtools.datasets import Dataset, Shard
 from shardtools.digests import DigestTable, together
 from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.manifest import MANIFEST_NAME, Manifest
+from shardtools.sample import Field
 from shardtools.transforms.packing import DocPiece
 from shardtools.verify.findings import Findings
 
@@ -60,6 +63,7 @@ class TokenTally:
         self._rules = rules
         self._dataset = dataset
         self._shard = shard
+        self._fields: dict[str, Field] = {}
         self.counts: Counter[str] = Counter()
         """``rows``, ``pieces``, ``tokens-stored``, ``padding``."""
         self.pieces = bytearray()
@@ -76,8 +80,10 @@ class TokenTally:
 
     def _decoded(self, name: str, value: memoryview) -> Any:
         if name.endswith(".npy"):
-            return np.load(io.BytesIO(value), allow_pickle=False)
-        return self._dataset.decode(self._shard, name, value)
+            return _npy(value)
+        if name not in self._fields:
+            self._fields[name] = self._dataset.field(self._shard, name)
+        return self._shard.format.decode(self._fields[name], bytes(value))
 
     def _fault(self, row: Mapping[str, Any], tokens: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> str | None:
         rules = self._rules
@@ -124,6 +130,26 @@ class TokenTally:
             total = length if piece.total is None else piece.total
             self.pieces += key_digest(piece.key.encode()) + struct.pack("<3Q", piece.offset, length, total)
         return None
+
+
+def _npy(value: memoryview) -> npt.NDArray[Any]:
+    """The array, not copied. Raises ValueError for what is none, and for a pickle."""
+    begin = 10 + int.from_bytes(value[8:10], "little")
+    dtype, shape = _npy_header(bytes(value[:begin]))
+    return np.frombuffer(value[begin:], dtype).reshape(shape)
+
+
+@lru_cache(1 << 12)
+def _npy_header(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Rows have few shapes, and reading a header takes longer than looking at its array."""
+    file = io.BytesIO(header)
+    version = npy_format.read_magic(file)  # type: ignore[no-untyped-call]
+    if version != (1, 0):
+        raise ValueError(f"version {version} of the .npy format, not 1.0")
+    shape, _, dtype = npy_format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+    if dtype.hasobject:
+        raise ValueError("an array of pickled objects")
+    return dtype, shape
 
 
 def check_ledger(manifest: Manifest, counted: Counter[str], findings: Findings) -> None:

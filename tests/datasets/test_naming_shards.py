@@ -10,7 +10,7 @@ import time
 import pytest
 
 from shardtools.datasets import number_gaps, open_dataset, survey_dataset
-from shardtools.datasets._braces import expand_braces
+from shardtools.datasets._braces import count_braces, expand_braces
 from shardtools.errors import StorageError, UsageError
 from shardtools.formats.mds import Mds
 
@@ -58,6 +58,7 @@ BRACES = {
 @pytest.mark.parametrize("pattern", BRACES)
 def test_braces(pattern):
     assert list(expand_braces(pattern)) == BRACES[pattern]
+    assert count_braces(pattern) == len(BRACES[pattern])
 
 
 @pytest.mark.parametrize("pattern", ["{", "a{b", "}", "{1..2", "{a,{b}"])
@@ -75,7 +76,21 @@ def test_braces_as_webdataset_expands_them(webdataset):
     pieces = ["a", "b-", "{0..3}", "{00..12}", "{x,y}", "{x,{1..2}}", ",", "..", "{q}", "{c..a}", "/", "{5..1..2}", "{,z}"]
     for _ in range(500):
         pattern = "".join(numbers.choices(pieces, k=numbers.randint(1, 5)))
-        assert list(expand_braces(pattern)) == list(webdataset.shardlists.braceexpand.braceexpand(pattern)), pattern
+        expanded = list(webdataset.shardlists.braceexpand.braceexpand(pattern))
+        assert list(expand_braces(pattern)) == expanded, pattern
+        assert count_braces(pattern) == len(expanded), pattern
+
+
+TOO_MANY = ["a-{0..1000000000}.tar", "{0..99}" * 5 + ".tar", "{0..9999999}.tar::b.tar", "{x,{0..9999999}}", "{0.." + "9" * 40 + "..3}"]
+
+
+@pytest.mark.parametrize("pattern", TOO_MANY)
+def test_ranges_of_too_many_shards_are_refused_before_they_are_written_out(tmp_path, pattern, one_sentence):
+    begin = time.perf_counter()
+    with pytest.raises(UsageError) as caught:
+        open_dataset(f"{tmp_path}/{pattern}")
+    assert time.perf_counter() - begin < 0.5
+    assert "at most 10,000,000 shards" in one_sentence(caught.value)
 
 
 # What patterns find.
