@@ -86,6 +86,10 @@ def _refuse_impossible(dataset: Dataset, options: VerifyOptions) -> None:
         from shardtools.verify.delivery import refuse_impossible
 
         refuse_impossible(options.delivery, dataset.format_name)
+    if options.against:
+        from shardtools.verify.against import refuse_sources
+
+        refuse_sources(dataset, options.against)
     if options.targets:
         from shardtools.verify.targets import refuse_unknown
 

@@ -31,29 +31,39 @@ def check_against(stored: Stored, options: VerifyOptions, findings: Findings) ->
     neither a dataset nor of the kind that the recipe was run on.
     """
     manifest, sources = stored.dataset.manifest, options.against
-    if len(sources) == 1 and (other := _dataset_at(sources[0], manifest)) is not None:
-        return against_dataset(stored, other, options.workers, findings)
-    if manifest is None:
-        raise UsageError(
-            f"expected one other dataset to compare {stored.dataset.uri} with, since no manifest says how it was made, "
-            f"got {', '.join(sources)}; give the folder of a WDS or MDS dataset"
-        )
+    refuse_sources(stored.dataset, sources)
+    if len(sources) == 1 and _names_dataset(sources[0], manifest):
+        return against_dataset(stored, open_dataset(sources[0]), options.workers, findings)
+    assert manifest is not None
     return against_source(stored, manifest, sources, options, findings)
 
 
-def _dataset_at(word: str, manifest: Manifest | None) -> Dataset | None:
-    """The dataset that a word names; None where it is input for the recipe."""
+def refuse_sources(dataset: Dataset, sources: tuple[str, ...]) -> None:
+    """Raises UsageError for sources that are neither one dataset nor input for the recipe. Costs next to nothing."""
+    manifest = dataset.manifest
+    if manifest is None and not (len(sources) == 1 and _names_dataset(sources[0], manifest)):
+        raise UsageError(
+            f"expected one other dataset to compare {dataset.uri} with, since no manifest says how it was made, "
+            f"got {', '.join(sources)}; give the folder of a WDS or MDS dataset"
+        )
+    datasets = [word for word in sources if _names_dataset(word, manifest)] if len(sources) > 1 else []
+    if datasets:
+        raise UsageError(
+            f"expected one dataset or the source it was packed from, got the dataset {datasets[0]} among {len(sources)} sources; "
+            "compare with one dataset at a time"
+        )
+
+
+def _names_dataset(word: str, manifest: Manifest | None) -> bool:
+    """Whether a word names a dataset, and not input for the recipe."""
     packs_tars = manifest is not None and _packs_tars(manifest)
     if not os.path.isdir(word):
         # A pattern of shards, or a single one.
-        names_dataset = (is_mds_name if packs_tars else is_shard_name) if os.path.exists(word) else is_pattern
-        return open_dataset(word) if names_dataset(word) else None
+        return (is_mds_name if packs_tars else is_shard_name)(word) if os.path.exists(word) else is_pattern(word)
     storage = open_storage(word)
     if storage.num_bytes(MANIFEST_NAME) is not None or _names_shards(storage.get(MDS_INDEX_NAME)):
-        return open_dataset(word)
-    if packs_tars:
-        return None
-    return open_dataset(word) if manifest is None or _holds_tars_only(word) else None
+        return True
+    return not packs_tars and (manifest is None or _holds_shards_only(word))
 
 
 def _names_shards(text: bytes | None) -> bool:
@@ -64,9 +74,9 @@ def _names_shards(text: bytes | None) -> bool:
     return isinstance(content, dict) and isinstance(content.get("shards"), list) and content.get("version") == 2
 
 
-def _holds_tars_only(folder: str) -> bool:
+def _holds_shards_only(folder: str) -> bool:
     paths: Sequence[bytes] = [path for given in resolve_inputs([folder]) for path in first_files(given, _PEEKED_FILES)]
-    return bool(paths) and all(os.fsdecode(path).lower().endswith(TAR_SUFFIXES) for path in paths)
+    return bool(paths) and all(is_shard_name(os.fsdecode(path).lower()) for path in paths)
 
 
 def _packs_tars(manifest: Manifest) -> bool:

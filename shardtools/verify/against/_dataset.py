@@ -15,6 +15,7 @@ from shardtools.verify.against._report import report
 from shardtools.verify.against._run import live_engine, results, run_each
 from shardtools.verify.against._samples import Found
 from shardtools.verify.against._stored import DigestSamples, FindStored, Reading, ShardRecords
+from shardtools.verify.against._unread import Unread, withheld
 from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Proof, Stored
 
@@ -44,26 +45,29 @@ def against_dataset(stored: Stored, other: Dataset, workers: int | None, finding
     has_keys = not any(shard.is_keyless for shard in (*other.shards, *stored.dataset.shards))
     expected, got = _Side(other, Canonical(ours), has_keys), _Side(stored.dataset, Canonical(theirs), has_keys)
     before = findings.num_added
+    unread, lost = Unread(other.uri), Unread(stored.dataset.uri)
     num_bytes = sum(shard.num_bytes or 0 for shard in (*other.shards, *stored.dataset.shards))
 
     def note_damage(i: int, records: ShardRecords) -> None:
         if records.fault is not None:
             shard = other.shards[i]
             findings.add("could-not-look", f"expected to read {shard.name} of {other.uri} whole, but {records.fault}")
+            unread.note(shard, records)
 
     source, table = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES)
     try:
         with live_engine(workers, num_bytes, stored.num_samples) as engine:
             expected.digest(engine, source, note_damage)
-            got.digest(engine, table, lambda *_: None)
-            differences = compare(source, table, findings.limit)
+            got.digest(engine, table, lambda i, records: lost.note(stored.dataset.shards[i], records))
+            differences, not_compared = withheld(compare(source, table, findings.limit), unread, lost, findings)
             if differences:
                 wanted = differences.wanted
                 report(differences, chain(*expected.find(engine, wanted)), chain(*got.find(engine, wanted)), findings)
     finally:
         source.close()
         table.close()
-    return _proof(other, stored, has_keys, findings.num_added == before)
+    proof = _proof(other, stored, has_keys, findings.num_added == before)
+    return Proof(proof.proved, (*not_compared, *proof.not_proved))
 
 
 def _proof(other: Dataset, stored: Stored, has_keys: bool, is_proved: bool) -> Proof:

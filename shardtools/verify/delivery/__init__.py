@@ -4,8 +4,9 @@ import importlib.util
 
 from shardtools.errors import UsageError
 from shardtools.verify.delivery._arithmetic import check_arithmetic
-from shardtools.verify.delivery._grid import arithmetic_cells
+from shardtools.verify.delivery._grid import arithmetic_cells, refuse_unbounded
 from shardtools.verify.delivery._live import READER_OF, check_live
+from shardtools.verify.delivery._names import refuse_unknown_names
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
 from shardtools.verify.stored import Proof, Stored
@@ -14,8 +15,11 @@ __all__ = ["check_delivery", "refuse_impossible"]
 
 
 def check_delivery(stored: Stored, options: DeliveryOptions, findings: Findings) -> Proof:
-    """Prove the delivery of what is stored. Raises UsageError as ``refuse_impossible``, and for what only running shows."""
-    refuse_impossible(options, stored.dataset.format_name)
+    """Prove the delivery of what is stored. What only running a reader shows is a finding.
+
+    Raises UsageError as ``refuse_impossible``, but for names, which are looked up there alone.
+    """
+    _refuse_options(options, stored.dataset.format_name)
     if options.factory is not None:
         return check_live(stored, options, findings)  # whose arithmetic nobody knows
     proof = check_arithmetic(stored, arithmetic_cells(options), findings)
@@ -26,11 +30,20 @@ def check_delivery(stored: Stored, options: DeliveryOptions, findings: Findings)
 
 
 def refuse_impossible(options: DeliveryOptions, format_name: str) -> None:
-    """Raises UsageError where what is asked cannot be carried out for a dataset of that format. Costs nothing."""
+    """Raises UsageError where what is asked cannot be carried out for a dataset of that format.
+
+    Costs nothing, but where code of the user's own is named: a process imports it, to see that it is there.
+    """
+    _refuse_options(options, format_name)
+    refuse_unknown_names(options)
+
+
+def _refuse_options(options: DeliveryOptions, format_name: str) -> None:
     if any(size < 1 for size in options.world_sizes or ()):
         raise UsageError(f"expected world sizes of at least 1, got {min(options.world_sizes or ())}; correct --world-size")
     if any(number < 0 for number in options.num_workers or ()):
         raise UsageError(f"expected 0 workers or more, got {min(options.num_workers or ())}; correct --num-workers")
+    refuse_unbounded(options)
     if options.id_of is not None and not options.is_live:
         raise UsageError("expected --live, --reader or --dataset with --id, got none of them: only a live run delivers items; add one")
     if options.is_live:

@@ -1,7 +1,7 @@
 """What was delivered against what is stored: joined by digests, in memory that does not grow with the dataset."""
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardtools.digests import DigestTable, Records, grouped, together
-from shardtools.duplicates import DIGEST_BYTES
+from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.verify.delivery._logs import read_log
 from shardtools.verify.delivery._spec import RunSpec
 from shardtools.verify.stored import digest_of
@@ -31,6 +31,11 @@ class Reader(NamedTuple):
     def __str__(self) -> str:
         worker = "a worker that cannot be told" if self.worker is None else f"worker {self.worker}"
         return f"rank {self.rank} {worker}{' after the resume' if self.is_resumed else ''}"
+
+
+def _place(counted: tuple[Reader, int]) -> tuple[int, int, bool]:
+    reader = counted[0]
+    return reader.rank, reader.worker or 0, reader.is_resumed
 
 
 @dataclass
@@ -58,7 +63,7 @@ class Delivery:
         """Add the logs of an epoch."""
         for rank in range(spec.world_size):
             for worker, ids, is_batch in read_log(spec.log_path(rank, epoch)):
-                self._add(Reader(rank, worker, is_resumed), [digest_of(each) for each in ids], len(ids) if is_batch else 1)
+                self._add(Reader(rank, worker, is_resumed), [id_digest(each) for each in ids], len(ids) if is_batch else 1)
         return self
 
     def _add(self, reader: Reader, digests: list[bytes], batch_length: int) -> None:
@@ -71,19 +76,17 @@ class Delivery:
         stream.order = hash((stream.order, *digests))
         stream.last = digests[-1] if digests else stream.last
 
-    def readers_of(self, digests: Collection[bytes]) -> dict[bytes, list[Reader]]:
-        """Who delivered each of a few ids, in order of ranks and workers."""
+    def readers_of(self, digests: Collection[bytes]) -> dict[bytes, Counter[Reader]]:
+        """Who delivered each of a few ids, and how often, in order of ranks and workers."""
         wanted = np.frombuffer(b"".join(digest[:8] for digest in digests), np.uint64)
-        found: dict[bytes, list[Reader]] = {digest: [] for digest in digests}
+        found: dict[bytes, Counter[Reader]] = {digest: Counter() for digest in digests}
         for (records,) in together([self.table]) if found else ():
             heads = np.ascontiguousarray(records[:, :8]).view(np.uint64).ravel()
             for record in records[np.isin(heads, wanted)]:
                 digest, rank, worker, is_resumed = _RECORD.unpack(record.tobytes())
                 if digest in found:
-                    found[digest].append(Reader(rank, None if worker == _UNKNOWN_WORKER else worker, bool(is_resumed)))
-        for readers in found.values():
-            readers.sort(key=lambda reader: (reader.rank, reader.worker or 0, reader.is_resumed))
-        return found
+                    found[digest][Reader(rank, None if worker == _UNKNOWN_WORKER else worker, bool(is_resumed))] += 1
+        return {digest: Counter(dict(sorted(readers.items(), key=_place))) for digest, readers in found.items()}
 
 
 @dataclass
@@ -121,12 +124,20 @@ def compare(stored: DigestTable, delivery: Delivery, limit: int) -> Differences:
     return found
 
 
+def id_digest(text: str) -> bytes:
+    """As ``digest_of``; also of what no key can be, which is unknown then."""
+    try:
+        return digest_of(text)
+    except UnicodeEncodeError:
+        return key_digest(text.encode("utf-8", "surrogatepass"))
+
+
 def texts_of(spec: RunSpec, epochs: Iterable[str], digests: Collection[bytes]) -> dict[bytes, str]:
     """The ids behind digests, as they were delivered."""
     wanted = frozenset(digests)
     found: dict[bytes, str] = {}
     for each in _ids(spec, epochs) if wanted else ():
-        if (digest := digest_of(each)) in wanted:
+        if (digest := id_digest(each)) in wanted:
             found.setdefault(digest, each)
     return found
 

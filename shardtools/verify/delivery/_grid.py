@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from shardtools.errors import UsageError
 from shardtools.units import plural
 from shardtools.verify.options import DeliveryOptions
 
@@ -11,6 +12,15 @@ _WORLD_SIZES = (1, 2, 4, 8)
 _NUM_WORKERS = (0, 1, 2, 4, 8)
 _LIVE_WORLD_SIZES = (1, 2)
 _LIVE_NUM_WORKERS = (2,)
+
+
+_MOST_RANKS = 1_000_000
+_MOST_WORKERS = 10_000
+_MOST_CELLS = 10_000
+_MOST_LIVE_RANKS = 64
+_MOST_LIVE_CELLS = 64
+_MOST_LIVE_PROCESSES = 1024
+"""Of one cell."""
 
 
 class Cell(NamedTuple):
@@ -34,6 +44,26 @@ def arithmetic_cells(options: DeliveryOptions) -> list[Cell]:
 
 def live_cells(options: DeliveryOptions) -> list[Cell]:
     return _cells(options.world_sizes or _LIVE_WORLD_SIZES, options.num_workers or _LIVE_NUM_WORKERS)
+
+
+def refuse_unbounded(options: DeliveryOptions) -> None:
+    """Raises UsageError for worlds that no job has, and for more of them than can be looked at."""
+    sizes, workers = options.world_sizes or (), options.num_workers or ()
+    _refuse_above("world sizes", max(sizes, default=0), _MOST_RANKS, "correct --world-size")
+    _refuse_above("numbers of workers", max(workers, default=0), _MOST_WORKERS, "correct --num-workers")
+    num_cells = len(set(sizes or _WORLD_SIZES)) * len(set(workers or _NUM_WORKERS))
+    _refuse_above("numbers of worlds (world sizes times numbers of workers)", num_cells, _MOST_CELLS, "name fewer at a time")
+    if options.is_live:
+        cells = live_cells(options)
+        _refuse_above("numbers of worlds for a live run", len(cells), _MOST_LIVE_CELLS, "name fewer at a time")
+        _refuse_above("world sizes for a live run", max(world_sizes(cells)), _MOST_LIVE_RANKS, "leave larger ones to --no-dup")
+        num_processes = max(cell.world_size * (cell.num_workers + 1) for cell in cells)
+        _refuse_above("numbers of processes for a live run", num_processes, _MOST_LIVE_PROCESSES, "name fewer ranks or workers")
+
+
+def _refuse_above(what: str, number: int, most: int, remedy: str) -> None:
+    if number > most:
+        raise UsageError(f"expected {what} of at most {most:,}, got {number:,}; {remedy}")
 
 
 def world_sizes(cells: Iterable[Cell]) -> list[int]:

@@ -13,20 +13,25 @@ class MisuseError(Exception):
     """What the user asked for cannot be carried out; the message is one sentence."""
 
 
+class AbsentError(MisuseError):
+    """What the user named is not there, whoever looks."""
+
+
 def named_object(text: str, flag: str) -> Any:
-    """What ``pkg.mod:name`` names. Raises MisuseError."""
+    """What ``pkg.mod:name`` names. Raises AbsentError, and MisuseError where importing it fails otherwise: a rank may fare better."""
     module_name, _, name = text.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
-        raise MisuseError(f"expected {flag} as pkg.mod:name, got {text!r}")
+        raise AbsentError(f"expected {flag} as pkg.mod:name, got {text!r}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise MisuseError(
+        kind = AbsentError if isinstance(error, ImportError | SyntaxError) else MisuseError
+        raise kind(
             f"expected to import {module_name} for {flag}, got {type(error).__name__}: {error}; run where it can be imported"
         ) from error
     if not callable(found := getattr(module, name, None)):
         got = "none" if found is None else f"one that is a {type(found).__name__}"
-        raise MisuseError(f"expected a function {name} in {module_name} for {flag}, got {got}")
+        raise AbsentError(f"expected a function {name} in {module_name} for {flag}, got {got}")
     return found
 
 

@@ -1,6 +1,6 @@
 """From what differs to findings: stored twice, padded on purpose, a lost tail, or a fault of the reader."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shardtools.units import plural
@@ -29,40 +29,41 @@ class Judge:
     findings: Findings
     reported: set[tuple[str, bytes]] = field(default_factory=set)
 
-    def epochs(self, spec: RunSpec, cell: Cell, names: Sequence[str], report: RankReport) -> list[Epoch]:
+    def epochs(self, spec: RunSpec, cell: Cell, names: Sequence[str], reports: Sequence[RankReport]) -> list[Epoch]:
         """Compare full epochs with what is stored. Returns them; findings are added for all that is not exact or padding."""
-        epochs = []
+        epochs, report = [], reports[0]
         for name in names:
             delivery = Delivery().read(spec, name)
             epochs.append(Epoch(name, delivery, compare(self.stored.keys, delivery, self.findings.limit)))
         allowed = num_padding(self.stored.num_samples, cell, report)
         for epoch in epochs:
-            where, found = f"epoch {epoch.name} of {cell}", epoch.differences
+            stopped = overrun(reports, epoch.name)
+            where, found = f"epoch {epoch.name} of {cell}{stopped}", epoch.differences
             if found.num_unknown:
                 self._unknown(spec, where, epoch)
             if found.num_delivered and found.num_unknown == found.num_delivered:
                 continue  # nothing is known of a reader whose ids are none
             if found.num_repeats != allowed and not (report.drops_last and found.num_repeats < allowed):
                 self._repeated("read-twice", where, epoch.delivery, found, allowed)
-            if found.num_missing:
+            if found.num_missing and not (stopped and (found.num_repeats or found.num_unknown)):  # the rest might have come
                 is_tail = self._is_tail(epoch, epochs, cell, report)
                 self._missing("lost-tail" if is_tail else "never-read", where, epoch.delivery, found)
         return epochs
 
-    def resume(self, stopped: RunSpec, resumed: RunSpec, cell: Cell, report: RankReport) -> bool:
-        """Compare the two parts of an epoch together with what is stored."""
+    def resume(self, stopped: RunSpec, resumed: RunSpec, cell: Cell, report: RankReport, endless: str) -> bool:
+        """Compare the two parts of an epoch together with what is stored; ``endless`` is what ``overrun`` says of the second."""
         delivery = Delivery().read(stopped, STOPPED)
         num_seen = len(delivery.table)
         delivery.read(resumed, RESUMED, is_resumed=True)
         try:
             found = compare(self.stored.keys, delivery, self.findings.limit)
             allowed = num_padding(self.stored.num_samples, cell, report, num_seen)
-            where = f"an epoch of {cell} stopped after {num_seen:,} samples and resumed"
+            where = f"an epoch of {cell} stopped after {num_seen:,} samples and resumed{endless}"
             if found.num_repeats != allowed:
                 self._repeated("resume-repeats", where, delivery, found, allowed)
-            if found.num_missing:
+            if found.num_missing and not (endless and found.num_repeats):
                 self._missing("resume-skips", where, delivery, found)
-            return found.num_repeats == allowed and not found.num_missing
+            return found.num_repeats == allowed and not found.num_missing and not endless
         finally:
             delivery.table.close()
 
@@ -84,7 +85,7 @@ class Judge:
         padding = f", of which {allowed:,} would be padding" if allowed else ""
         total = f"{found.num_repeats:,} {'delivery' if found.num_repeats == 1 else 'deliveries'} too many{padding}"
         for digest, place in self._new_places(kind, found.repeated):
-            got = f"{len(readers[digest])} times, from {listed(_told(readers[digest]), 6)}"
+            got = f"{readers[digest].total()} times, from {listed(_told(readers[digest]), 6)}"
             self.findings.add(
                 kind, f"expected this sample once in {where}, got it {got} ({total})", place.shard.name, place.key, place.offset
             )
@@ -93,7 +94,7 @@ class Judge:
         named = list(self._new_places(kind, found.missing))
         readers = delivery.readers_of([digest_of(place.previous) for _, place in named if place.previous is not None])
         for _, place in named:
-            before = readers.get(digest_of(place.previous), []) if place.previous is not None else []
+            before = readers.get(digest_of(place.previous), ()) if place.previous is not None else ()
             source = f"; the sample before it in the shard came from {listed(_told(before), 6)}" if before else ""
             detail = f"expected this sample once in {where}, got it never{source} ({found.num_missing:,} missing)"
             self.findings.add(kind, detail, place.shard.name, place.key, place.offset)
@@ -137,6 +138,15 @@ class Judge:
         return all(place.previous is None or digest_of(place.previous) in at_end for place in found)
 
 
+def overrun(reports: Sequence[RankReport], epoch: str) -> str:
+    """Which ranks were stopped in an epoch since they delivered too much, as part of a sentence; empty where none was."""
+    ranks = [rank for rank, report in enumerate(reports) if epoch in report.overrun]
+    if not ranks:
+        return ""
+    named = f"rank{'' if len(ranks) == 1 else 's'} {listed(ranks)}"
+    return f" ({named} stopped after more than {min(reports[rank].most_ids for rank in ranks):,} ids, as if without end)"
+
+
 def num_padding(num_samples: int, cell: Cell, report: RankReport, num_seen: int = 0) -> int:
     """Repeats that a reader makes on purpose in an epoch, or in one that was stopped after ``num_seen`` and resumed."""
     if report.canonical_nodes is None:
@@ -145,5 +155,5 @@ def num_padding(num_samples: int, cell: Cell, report: RankReport, num_seen: int 
     return num_seen + _streaming.num_delivered(num_samples, world, num_seen) - num_samples
 
 
-def _told(readers: Sequence[Reader]) -> list[str]:
+def _told(readers: Iterable[Reader]) -> list[str]:
     return list(dict.fromkeys(str(reader) for reader in readers))

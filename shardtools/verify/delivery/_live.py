@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from shardtools.datasets import Dataset
-from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.verify.delivery import _processes
 from shardtools.verify.delivery._arithmetic import UNPROVED_RESUME
+from shardtools.verify.delivery._compare import id_digest
 from shardtools.verify.delivery._grid import Cell, listed, live_cells
 from shardtools.verify.delivery._ids import ID_NAMES
-from shardtools.verify.delivery._judge import Epoch, Judge, num_padding
+from shardtools.verify.delivery._judge import Epoch, Judge, num_padding, overrun
 from shardtools.verify.delivery._logs import read_log
-from shardtools.verify.delivery._spec import EPOCHS, RankReport, RunSpec
+from shardtools.verify.delivery._signals import ends_tidily
+from shardtools.verify.delivery._spec import EPOCHS, RESUMED, RankReport, RunSpec
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
 from shardtools.verify.stored import Proof, Stored, digest_of, places
@@ -40,14 +41,15 @@ class _Outcome:
 
 
 def check_live(stored: Stored, options: DeliveryOptions, findings: Findings) -> Proof:
-    """Run the reader for every cell. Raises UsageError where what the user asked for cannot be carried out."""
+    """Run the reader for every cell. Whatever the reader does wrong is a finding: what was found before must not be lost."""
     if not stored.num_samples:
         return Proof(not_proved=("what real reader processes deliver, since no sample could be read",))
     reader = options.factory or options.reader or READER_OF[stored.dataset.format_name]
-    _refuse_no_index(stored.dataset, reader)
+    if _lacks_index(stored.dataset, reader, findings):
+        return Proof(not_proved=(f"what {reader} delivers, since it cannot read this dataset",))
     judge, outcome = Judge(stored, findings), _Outcome()
     own_loaders: set[int] = set()
-    with tempfile.TemporaryDirectory(prefix="shardtools-live-") as folder:
+    with ends_tidily(), tempfile.TemporaryDirectory(prefix="shardtools-live-") as folder:
         for i, cell in enumerate(live_cells(options)):
             if cell.world_size in own_loaders:
                 continue  # the user's DataLoader has its own number of workers
@@ -60,9 +62,12 @@ def check_live(stored: Stored, options: DeliveryOptions, findings: Findings) -> 
     return Proof(tuple(_sentences(reader, outcome)), tuple(dict.fromkeys(outcome.unproved)))
 
 
-def _refuse_no_index(dataset: Dataset, reader: str) -> None:
-    if reader == "streaming" and not os.path.isfile(os.path.join(dataset.uri, MDS_INDEX_NAME)):
-        raise UsageError(f"expected {MDS_INDEX_NAME} in {dataset.uri}, which StreamingDataset needs, got none; run shardtools index on it")
+def _lacks_index(dataset: Dataset, reader: str, findings: Findings) -> bool:
+    if reader != "streaming" or os.path.isfile(os.path.join(dataset.uri, MDS_INDEX_NAME)):
+        return False
+    detail = f"expected {MDS_INDEX_NAME} in {dataset.uri}, which StreamingDataset needs, got none; run shardtools index on it"
+    findings.add("reader-failed", detail)
+    return True
 
 
 def _sentences(reader: str, outcome: _Outcome) -> Iterator[str]:
@@ -84,6 +89,7 @@ def _spec(stored: Stored, options: DeliveryOptions, cell: Cell, folder: str) -> 
         world_size=cell.world_size,
         num_workers=cell.num_workers,
         batch_size=min(max(stored.num_samples // (cell.world_size * cell.num_readers * 4), 1), _MAX_BATCH),
+        num_samples=stored.num_samples,
         reader=None if options.factory else options.reader or READER_OF[dataset.format_name],
         factory=options.factory,
         id_of=options.id_of,
@@ -118,12 +124,14 @@ class _LiveCell:
             return False
         report = reports[0]
         cell = self.cell._replace(num_workers=report.num_workers)
-        epochs = self.judge.epochs(self.spec, cell, EPOCHS, report)
+        epochs = self.judge.epochs(self.spec, cell, EPOCHS, reports)
         try:
             is_whole = self._sum_up(cell, epochs, report)
         finally:
             for epoch in epochs:
                 epoch.delivery.table.close()
+        if any(rank.overrun for rank in reports):
+            self.outcome.unproved.append(f"whether every sample comes in an epoch of {self._reader} for {cell}, since it was stopped")
         if report.stateless is not None:
             self.outcome.unproved.append(f"{UNPROVED_RESUME} by {self._reader}, since {report.stateless}")
         elif not is_whole:
@@ -152,7 +160,8 @@ class _LiveCell:
         os.mkdir(folder)
         begin = random.SystemRandom().randrange(*_SHARED_MEMORY_NUMBERS)
         spec = replace(self.spec, folder=folder, is_resume=True, shared_memory_begin=begin)
-        if self._start(spec, " after a resume") is not None and self.judge.resume(self.spec, spec, cell, report):
+        reports = self._start(spec, " after a resume")
+        if reports is not None and self.judge.resume(self.spec, spec, cell, report, overrun(reports, RESUMED)):
             self.outcome.resumed.append(str(cell))
 
     def _start(self, spec: RunSpec, when: str) -> list[RankReport] | None:
@@ -160,10 +169,11 @@ class _LiveCell:
         try:
             return _processes.run_ranks(spec)
         except _processes.RankFailedError as failure:
-            if failure.is_misuse:
-                raise UsageError(failure.words) from None
-            detail = f"expected every rank to get through its epochs for {self.cell}, got this from rank {failure.rank}{when}"
-            self.judge.findings.add("reader-failed", f"{detail}: {failure.words}")
+            where = f"rank {failure.rank}{when}"
+            detail = f"expected every rank to get through its epochs for {self.cell}, got this from {where}: {failure.words}"
+            if failure.is_misuse:  # a sentence of its own
+                detail = f"{failure.words} ({where}, {self.cell})"
+            self.judge.findings.add("reader-failed", detail)
             self.outcome.unproved.append(f"what {self._reader} delivers for {self.cell}{when}, since it failed")
             return None
 
@@ -180,7 +190,7 @@ class _LiveCell:
         first: int | None = None
         for worker, ids, _ in read_log(self.spec.log_path(rank, EPOCHS[0])):
             first = worker if not digests else first
-            digests += (digest_of(each) for each in ids if worker == first)
+            digests += (id_digest(each) for each in ids if worker == first)
             if len(digests) >= _ORDER_SAMPLES:
                 break
         position = {digest_of(place.key): i for i, place in enumerate(places(self.judge.stored.dataset, digests))}

@@ -12,7 +12,7 @@ from multiprocessing import shared_memory
 
 from shardtools.verify.delivery._spec import ABANDONED, RankReport, RunSpec
 
-STALL_SECONDS = 600.0
+STALL_SECONDS = 180.0
 """Ranks of which none delivers anything for so long are taken to hang."""
 
 _POLL_SECONDS = 0.02
@@ -134,7 +134,11 @@ def _failure(spec: RunSpec, rank: int, code: int) -> RankFailedError:
 def _stalled(spec: RunSpec, running: Sequence[int]) -> RankFailedError:
     """The first that is not merely waiting for the others: those have reported."""
     rank = next((rank for rank in running if not os.path.exists(spec.report_path(rank))), running[0])
-    return RankFailedError(rank, f"nothing was delivered for {STALL_SECONDS:,.0f} seconds{_said(spec, rank)}", False)
+    return RankFailedError(
+        rank,
+        f"nothing was delivered for {STALL_SECONDS:,.0f} seconds, which is as long as readers are waited for{_said(spec, rank)}",
+        False,
+    )
 
 
 def _said(spec: RunSpec, rank: int) -> str:

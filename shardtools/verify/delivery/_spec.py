@@ -25,6 +25,8 @@ class RunSpec:
     world_size: int
     num_workers: int
     batch_size: int
+    num_samples: int
+    """Stored in the dataset."""
     reader: str | None
     """``webdataset`` or ``streaming``; None with ``factory``."""
     factory: str | None
@@ -91,17 +93,24 @@ class RankReport:
     """Why no resume can be tried."""
     num_stopped: int = 0
     """Batches of this rank before the stop."""
+    overrun: tuple[str, ...] = ()
+    """The epochs, by the names of their logs, in which this rank was stopped since it delivered too much."""
+    most_ids: int = 0
+    """Above which it is stopped."""
     fault: str | None = None
     """What went wrong, in one line."""
     is_misuse: bool = False
-    """The fault is in what the user asked for."""
+    """The fault is in what the user brought; its line says what was expected and what to do."""
 
     def save(self, path: str) -> None:
         _write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str) -> "RankReport | None":
-        return cls(**_read(path)) if os.path.exists(path) else None
+        if not os.path.exists(path):
+            return None
+        content = _read(path)
+        return cls(**{**content, "overrun": tuple(content["overrun"])})
 
 
 def _write(path: str, content: dict[str, Any]) -> None:

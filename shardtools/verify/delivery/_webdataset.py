@@ -12,39 +12,30 @@ import numpy.typing as npt
 from shardtools.verify.delivery._grid import Cell
 
 
-class Reading(NamedTuple):
-    """What every reading process of one world gets."""
+class Tally(NamedTuple):
+    """What the readers of one world get."""
 
-    num_shards: npt.NDArray[np.int64]
-    """[world_size, readers]"""
-    num_samples: npt.NDArray[np.int64]
-    """[world_size, readers]"""
-
-    @property
-    def num_empty(self) -> int:
-        """Readers without a sample."""
-        return int((self.num_samples == 0).sum())
-
-    @property
-    def rank_samples(self) -> npt.NDArray[np.int64]:
-        """[world_size]"""
-        total: npt.NDArray[np.int64] = self.num_samples.sum(axis=1)
-        return total
+    num_empty: int
+    """Readers without a sample."""
+    least: int
+    """Samples of the rank that has fewest."""
+    most: int
 
 
-def readers(num_shards: int, cell: Cell) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The rank and the worker of each shard, in the order of the list: [num_shards] each."""
-    shards = np.arange(num_shards, dtype=np.int64)
-    return shards % cell.world_size, shards // cell.world_size % cell.num_readers
+def tally(counts: npt.NDArray[np.int64], cell: Cell) -> Tally:
+    """One epoch over shards of so many samples each, one at least. Cost: the shards, however many readers there are."""
+    num_ranks, num_readers = cell.world_size, cell.world_size * cell.num_readers
+    by_rank = _shares(counts, num_ranks)
+    # Every stride of ranks gives each of them one shard, and every stride of all readers each of those one.
+    num_busy = int(np.count_nonzero(_shares(counts, num_readers)))
+    return Tally(num_readers - num_busy, int(by_rank.min()) if len(by_rank) == num_ranks else 0, int(by_rank.max()))
 
 
-def replay(counts: npt.NDArray[np.int64], cell: Cell) -> Reading:
-    """One epoch over shards of so many samples each. Cost: the number of shards."""
-    rank, worker = readers(len(counts), cell)
-    shape = (cell.world_size, cell.num_readers)
-    slot = rank * cell.num_readers + worker
-    size = shape[0] * shape[1]
-    num_shards = np.bincount(slot, minlength=size).reshape(shape)
-    num_samples = np.zeros(size, np.int64)
-    np.add.at(num_samples, slot, counts)
-    return Reading(num_shards, num_samples.reshape(shape))
+def _shares(counts: npt.NDArray[np.int64], num_shares: int) -> npt.NDArray[np.int64]:
+    """The samples of all that have a shard, where every ``num_shares``-th shard goes to the same."""
+    if num_shares >= len(counts):
+        return counts
+    padded = np.zeros(-(-len(counts) // num_shares) * num_shares, np.int64)
+    padded[: len(counts)] = counts
+    shares: npt.NDArray[np.int64] = padded.reshape(-1, num_shares).sum(axis=0)
+    return shares

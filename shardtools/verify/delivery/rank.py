@@ -60,16 +60,15 @@ def _read(spec: RunSpec, rank: int) -> RankReport:
     from shardtools.verify.delivery._loaders import open_loading
 
     loading = open_loading(spec, rank)
-    run = _Run(spec, rank, loading)
+    run, num_stopped = _Run(spec, rank, loading), 0
     if spec.is_resume:
         run.resume()
-        report = loading.report
     else:
         num_batches = [run.epoch(i, name) for i, name in enumerate(EPOCHS)]
-        num_stopped = _least(num_batches[0]) // 2 if loading.report.stateless is None else 0
+        num_stopped = _least(0 if run.overrun else num_batches[0]) // 2 if loading.report.stateless is None else 0
         if num_stopped:
             run.stop(num_stopped)
-        report = dataclasses.replace(loading.report, num_stopped=num_stopped)
+    report = dataclasses.replace(loading.report, num_stopped=num_stopped, overrun=tuple(run.overrun), most_ids=run.most_ids)
     report.save(spec.report_path(rank))
     _together(torch.distributed.barrier)  # a rank that is through early stays for those that still talk to it
     return report
@@ -92,6 +91,15 @@ def _together(wait_for_all: Callable[[], object]) -> None:
         os._exit(ABANDONED)
 
 
+_SPARE_IDS = 1000
+"""What a rank may deliver above all that its readers could rightly be thought to read: padding, and a few batches."""
+
+
+def _most_ids(spec: RunSpec, report: RankReport) -> int:
+    """Above this a rank is stopped in an epoch: if every worker reads everything, a fault that can be told, it is not reached."""
+    return (max(report.num_workers, 1) + 1) * spec.num_samples + _SPARE_IDS
+
+
 class _Run:
     """The epochs of one rank."""
 
@@ -99,6 +107,9 @@ class _Run:
         self._spec = spec
         self._rank = rank
         self._loading = loading
+        self.most_ids = _most_ids(spec, loading.report)
+        self.overrun: list[str] = []
+        """Epochs that were stopped since they do not end."""
 
     def epoch(self, number: int, name: str) -> int:
         """Read a whole epoch. Returns the number of batches."""
@@ -127,15 +138,19 @@ class _Run:
         self._deliver(iter(loader), RESUMED)
 
     def _deliver(self, batches: Iterable[Any], name: str) -> int:
-        """Write down what comes. Returns the number of batches."""
+        """Write down what comes, unless it comes without end. Returns the number of batches."""
         log = LogWriter(self._spec.log_path(self._rank, name))
-        count = 0
+        num_batches = num_ids = 0
         for batch in batches:
-            count += 1
+            num_batches += 1
             for delivered in self._loading.deliveries(batch):
                 log.write(*delivered)
+                num_ids += max(len(delivered.ids), 1)  # batches of nothing must end too
+            if num_ids > self.most_ids:
+                self.overrun.append(name)
+                break
         log.close()
-        return count
+        return num_batches
 
 
 def _tell_epoch(loader: Any, number: int) -> None:

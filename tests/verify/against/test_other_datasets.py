@@ -215,8 +215,53 @@ def test_a_damaged_source_is_said_to_be(both: Any, against: Any) -> None:
     shard.write_bytes(shard.read_bytes()[:-9])
     seen = against(ours, other)
     assert "shard.00001.mds" in seen.detail("could-not-look")
-    assert sum(kind == "foreign-sample" for kind, _ in seen.seen) == 13
+    assert seen.seen == [("could-not-look", None)]
+    assert f"the 13 samples of shard.00001.mds in {other}, which cannot be read" in seen.not_proved
     assert seen.proved == ""
+    seen = against(other, ours)
+    assert not any(kind in ("missing-sample", "foreign-sample", "changed-sample") for kind, _ in seen.seen)
+    assert seen.detail("could-not-look").endswith(f": without the 13 samples of shard.00001.mds in {other}")
+
+
+def test_foreign_samples_are_counted_beyond_what_could_not_be_read(both: Any, against: Any) -> None:
+    ours, other = both("mds", "ours"), both("mds", "other", lambda r: r.pop(2))
+    shard = other / "shard.00001.mds"
+    shard.write_bytes(shard.read_bytes()[:-9])
+    seen = against(ours, other)
+    assert seen.seen == [("could-not-look", None), ("foreign-sample", None)]
+    assert seen.detail("foreign-sample").endswith("got 14; which is which is unknown")
+
+
+def test_tars_of_unknown_count_explain_whatever_is_unmatched(both: Any, against: Any) -> None:
+    """Nothing says how many samples a tar without a manifest should have."""
+    ours, other = both("wds", "ours"), both("wds", "other")
+    foreign = other.parent / "foreign"
+    foreign.mkdir()
+    for path in other.glob("*.tar"):
+        shutil.copy(path, foreign)
+    shard = foreign / "train-000001.tar"
+    shard.write_bytes(shard.read_bytes()[:1500])
+    seen = against(ours, foreign)
+    assert seen.seen == [("could-not-look", None)]
+    assert f"the samples of train-000001.tar in {foreign}, which cannot be read" in seen.not_proved
+
+
+@pytest.mark.parametrize("format_", ["wds", "mds"])
+def test_a_dataset_among_several_sources_is_refused(both: Any, against: Any, format_: str) -> None:
+    """It would be passed over in silence, since the recipe packs no shards."""
+    ours, other = both("wds", "ours"), both(format_, "other")
+    foreign = ours.parent / "foreign"
+    foreign.mkdir()
+    for path in [*other.glob("*.tar"), *other.glob("*.mds")]:
+        shutil.copy(path, foreign)
+    source = ours.parent / "in-ours/records.jsonl"
+    assert against(ours, source).seen == []
+    for word in (other, foreign, next(iter(foreign.iterdir()))):
+        with pytest.raises(UsageError, match="compare with one dataset at a time") as refused:
+            against(ours, source, word)
+        assert f"got the dataset {word} among 2 sources" in str(refused.value)
+    with pytest.raises(UsageError, match="compare with one dataset at a time"):
+        against(ours, other, other)
 
 
 def test_worker_processes_see_the_same(both: Any, against: Any) -> None:

@@ -215,6 +215,60 @@ class Hangs(Reader):
             time.sleep(3600)
 
 
+class Nones(Reader):
+    def __iter__(self) -> Iterator[Any]:
+        return (None for _ in super().__iter__())
+
+
+class Pairs(Reader):
+    def __iter__(self) -> Iterator[Any]:
+        return ((b"x", 3) for _ in super().__iter__())
+
+
+class Texts(Reader):
+    def __iter__(self) -> Iterator[Any]:
+        return (item["__key__"] for item in super().__iter__())
+
+
+class NoText(Reader):
+    """Its ids are no Unicode, so they cannot be keys."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return ({"__key__": "\ud800"} for _ in super().__iter__())
+
+
+class Nothing(Reader):
+    """Batches of nothing, without end."""
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield []
+
+
+def no_id(_: Any) -> None:
+    return None
+
+
+def id_raises(_: Any) -> str:
+    raise LookupError("no id here")
+
+
+def returns_none(_: str) -> None:
+    return None
+
+
+def returns_a_number(_: str) -> int:
+    return 3
+
+
+def resampled(uri: str) -> Any:
+    """A reader that never ends, as it is meant for training by steps."""
+    import webdataset
+
+    paths = sorted(str(path) for path in Path(uri).glob("*.tar"))
+    return webdataset.WebDataset(paths, resampled=True, nodesplitter=webdataset.split_by_node)
+
+
 def no_reader(uri: str) -> list[str]:
     return [uri]
 

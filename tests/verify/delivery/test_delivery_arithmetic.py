@@ -2,6 +2,7 @@
 missed, and notes from being one for every world that was looked at.
 """
 
+import random
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from shardtools.errors import UsageError
 from shardtools.verify.delivery import refuse_impossible
 from shardtools.verify.delivery._arithmetic import check_arithmetic
 from shardtools.verify.delivery._grid import Cell, arithmetic_cells, listed
-from shardtools.verify.delivery._webdataset import readers, replay
+from shardtools.verify.delivery._webdataset import tally
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
 
@@ -111,7 +112,8 @@ def test_the_split_is_that_of_webdataset(webdataset, monkeypatch):
     """Its own splitters, told rank and worker as it reads them: by variables, in one process."""
     for num_shards in (1, 5, 6, 17):
         for cell in (Cell(1, 0), Cell(2, 2), Cell(3, 4), Cell(8, 3)):
-            rank_of, worker_of = readers(num_shards, cell)
+            counts = np.arange(1, num_shards + 1)
+            table = np.zeros((cell.world_size, cell.num_readers), np.int64)
             for rank in range(cell.world_size):
                 for worker in range(cell.num_readers):
                     for name, value in (
@@ -122,8 +124,41 @@ def test_the_split_is_that_of_webdataset(webdataset, monkeypatch):
                     ):
                         monkeypatch.setenv(name, str(value))
                     split = list(webdataset.split_by_worker(webdataset.split_by_node(iter(range(num_shards)))))
-                    assert split == list(np.flatnonzero((rank_of == rank) & (worker_of == worker)))
-            assert replay(np.ones(num_shards, np.int64), cell).num_samples.sum() == num_shards
+                    table[rank, worker] = counts[split].sum()
+            ranks = table.sum(axis=1)
+            assert tally(counts, cell) == ((table == 0).sum(), ranks.min(), ranks.max())
+
+
+def test_the_tally_counts_what_each_reader_gets():
+    """By a table of all readers, filled shard by shard: first a stride of ranks, then each rank's stride of workers."""
+    numbers = random.Random(5)
+    for _ in range(300):
+        counts = [numbers.choice([0, 1, 7]) for _ in range(numbers.randint(1, 30))]
+        cell = Cell(numbers.randint(1, 12), numbers.randint(0, 5))
+        table = [[0] * cell.num_readers for _ in range(cell.world_size)]
+        for shard, count in enumerate(counts):
+            table[shard % cell.world_size][shard // cell.world_size % cell.num_readers] += count
+        ranks = [sum(row) for row in table]
+        assert tally(np.array(counts), cell) == (sum(row.count(0) for row in table), min(ranks), max(ranks)), (counts, cell)
+
+
+@pytest.mark.parametrize("dataset", [("wds", [100] * 1000), ("mds", [5000, 5000]), ("mds", [10**9])])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"world_sizes": tuple(range(1, 2001)), "num_workers": (0, 1, 2, 4, 8)},
+        {"world_sizes": tuple(range(999_001, 1_000_001)), "num_workers": tuple(range(9_991, 10_001))},
+        {"world_sizes": (1_000_000,), "num_workers": (10_000,)},
+        {"world_sizes": tuple(size for size in range(1, 5041) if 5040 % size == 0)},
+    ],
+    ids=["many", "large", "largest", "divisors"],
+)
+def test_the_largest_grids_are_quick(dataset, options):
+    """The limits of what is refused; a table of all readers would not fit into memory."""
+    refuse_impossible(DeliveryOptions(**options), dataset[0])
+    began = time.monotonic()
+    arithmetic(*dataset, **options)
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -135,6 +170,19 @@ def test_the_split_is_that_of_webdataset(webdataset, monkeypatch):
         ({"reader": "ffcv"}, "expected webdataset or streaming for --reader, got 'ffcv'"),
         ({"reader": "streaming"}, "expected the reader of wds, webdataset, got streaming"),
         ({"reader": "webdataset", "factory": "a:b"}, "expected --reader or --dataset, got both"),
+        (
+            {"world_sizes": (10**23,)},
+            "expected world sizes of at most 1,000,000, got 100,000,000,000,000,000,000,000; correct --world-size",
+        ),
+        ({"world_sizes": (1, 2**63 - 1)}, "expected world sizes of at most 1,000,000, got 9,223"),
+        ({"num_workers": (10_001,)}, "expected numbers of workers of at most 10,000, got 10,001; correct --num-workers"),
+        (
+            {"world_sizes": tuple(range(1, 2001)), "num_workers": tuple(range(500))},
+            "expected numbers of worlds (world sizes times numbers of workers) of at most 10,000, got 1,000,000; name fewer",
+        ),
+        ({"live": True, "world_sizes": (65,)}, "expected world sizes for a live run of at most 64, got 65"),
+        ({"live": True, "world_sizes": tuple(range(1, 34)), "num_workers": (0, 1)}, "expected numbers of worlds for a live run"),
+        ({"live": True, "world_sizes": (64,), "num_workers": (16,)}, "expected numbers of processes for a live run of at most 1,024"),
         ({"id_of": "a:b"}, "expected --live, --reader or --dataset with --id, got none of them"),
     ],
 )

@@ -35,7 +35,7 @@ def find(deliver, tars):
 def test_a_sound_reader_has_no_findings(find):
     delivered = find("Resumable")
     assert delivered.findings == ()
-    assert delivered.proof.proved[1:] == (
+    assert delivered.proof.proved == (
         "planted:Resumable, run in real processes, delivered every sample exactly once in each of 2 epochs for 2 ranks x 2 workers.",
         "planted:Resumable, run in real processes, delivered the rest and nothing else after a stop in mid-epoch and a resume for "
         "2 ranks x 2 workers.",

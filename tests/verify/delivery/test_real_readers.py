@@ -112,7 +112,7 @@ def test_a_loader_of_the_user_is_used_as_it_is(deliver, tars, factory):
     """Its own number of workers stands, so that it is run once for each world size."""
     delivered = deliver(tars, factory=f"planted:{factory}", world_sizes=(2,), num_workers=(1, 3))
     assert delivered.kinds == {}
-    assert delivered.proof.proved[1].endswith("exactly once in each of 2 epochs for 2 ranks x 2 workers.")
+    assert delivered.proof.proved[0].endswith("exactly once in each of 2 epochs for 2 ranks x 2 workers.")
 
 
 @pytest.mark.slow
