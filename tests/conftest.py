@@ -56,6 +56,11 @@ def streaming() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def transformers() -> ModuleType:
+    return import_quietly("transformers", "transformers is not installed: the extra `train` brings it")
+
+
+@pytest.fixture(scope="session")
 def webdataset() -> ModuleType:
     return import_quietly("webdataset", "webdataset is not installed: the extra `train` has it")
 

@@ -101,7 +101,8 @@ def test_a_bad_line_is_one_reject_with_file_line_byte_and_reason(write_lines, bu
     assert nothing_is_published(tmp_path / "strict")
 
     result = build(source, tmp_path / "out", format_name, source=Jsonl(), max_bad="1")
-    assert result.manifest.ledger.as_json() == {"read": 4, "written": 3, "rejected": 1, "filtered": 0, "rejects": {bad.reason: 1}}
+    counts = {"read": 4, "written": 3, "rejected": 1, "filtered": 0, "rejects": {bad.reason: 1}, "blank": 1}
+    assert result.manifest.ledger.as_json() == counts
     (reject,) = rejects_of(tmp_path / "out")
     assert reject.keys() == {"where", "reason", "sentence", "head"}
     assert (reject["where"], reject["reason"]) == (place(lines, 3), bad.reason)
@@ -216,7 +217,7 @@ def test_the_rejects_file_is_part_of_the_manifest(write_lines, build, digests, t
 def test_blank_lines_are_no_samples_and_not_bad(write_lines, build, read_tars, tmp_path):
     lines = [b"", b"\r", GOOD[0], b"   ", b"\t\r", GOOD[1] + b"\r", b"", GOOD[2], b"", b""]
     result = build(write_lines(lines), tmp_path / "out", source=Jsonl())
-    assert result.manifest.ledger == Ledger(3)
+    assert result.manifest.ledger == Ledger(3, num_blank=7)
     assert list(read_tars(tmp_path / "out").values()) == GOOD
 
 
@@ -261,7 +262,7 @@ def test_an_empty_file_beside_others_is_nothing(write_lines, build, tmp_path):
     write_lines([], "a.jsonl")
     write_lines([b""], "b.jsonl")
     result = build(write_lines(GOOD, "c.jsonl"), tmp_path / "out", source=Jsonl())
-    assert result.manifest.ledger == Ledger(3)
+    assert result.manifest.ledger == Ledger(3, num_blank=1)
 
 
 # Budgets.

@@ -9,12 +9,6 @@ from typing import Any
 import chat_files as chats
 import pytest
 import tokenizer_files as files
-from conftest import import_quietly
-
-
-@pytest.fixture(scope="module")
-def transformers() -> ModuleType:
-    return import_quietly("transformers", "transformers is not installed: the extra `train` brings it")
 
 
 def reference(transformers: ModuleType, folder: Path) -> Any:
