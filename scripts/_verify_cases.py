@@ -7,8 +7,8 @@ from _claims import faster
 from _inputs import SCRIPTS, SHARDTOOLS, large_shards, many_keys, scaled, tiny_shards
 from _measure import DESTINATION, Case, Claim, Round, Side
 
-NUM_LARGE = 8_000
-"""At 200 KB each, 1.6 GB."""
+NUM_LARGE = 24_000
+"""At 200 KB each, 4.8 GB."""
 NUM_TINY = 1_000_000
 NUM_KEYS = 10_000_000
 

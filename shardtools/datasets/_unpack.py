@@ -5,6 +5,7 @@ import io
 import mmap
 import tempfile
 import zlib
+from contextlib import suppress
 from typing import IO, Protocol
 
 import zstandard
@@ -35,7 +36,11 @@ def held(storage: Storage, name: str) -> memoryview:
     num_bytes = storage.num_bytes(name)
     if not num_bytes or num_bytes > MAX_HELD_BYTES:
         return mapped(storage, name)
-    view = memoryview(mmap.mmap(-1, num_bytes))
+    buffer = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError, AttributeError):  # only some systems have them
+        # Pages of 4 KiB, cleared one by one, would take as long as the bytes.
+        buffer.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(buffer)
     path = storage.local_path(name)
     position = 0
     try:
