@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
+from operator import eq
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +164,7 @@ class _Groups:
         self._check_keys(sample_keys)
         if len(self._field_sets) > _KEPT_FIELD_SETS:
             self._field_sets.clear()
-        field_sets = [self._field_sets[tuple(fields[a:b])] for a, b in pairwise(firsts)]
+        field_sets = self._field_sets.of(fields[:num_taken], firsts)
         offsets: list[int] = (self._begins[firsts[:-1]] - _BLOCK).tolist()
         taken = Columns(sample_keys, offsets, field_sets, firsts, self._begins[:num_taken], self._ends[:num_taken])
         self._names, self._begins, self._ends = self._names[num_taken:], self._begins[num_taken:], self._ends[num_taken:]
@@ -186,6 +187,14 @@ class _FieldSets(dict[tuple[bytes, ...], str]):
     def __init__(self, own: bool) -> None:
         self._own = own
 
+    def of(self, fields: list[bytes], firsts: list[int]) -> list[str]:
+        """The joined names of each sample's fields; most often they are the same in every sample."""
+        num_samples = len(firsts) - 1
+        width = firsts[1] if num_samples > 0 else 0
+        if width and firsts == list(range(0, len(fields) + 1, width)) and all(len(set(fields[i::width])) == 1 for i in range(width)):
+            return [self[tuple(fields[:width])]] * num_samples
+        return [self[tuple(fields[a:b])] for a, b in pairwise(firsts)]
+
     def __missing__(self, fields: tuple[bytes, ...]) -> str:
         names = [field.decode("utf-8", "surrogateescape") for field in fields]
         is_sound = "" not in names and len(set(names)) == len(names)
@@ -205,6 +214,16 @@ def _split(names: list[bytes]) -> tuple[list[bytes], list[int], list[bytes]]:
         named = [_tar.split_name(name.decode("utf-8", "surrogateescape")) for name in names]
         member_keys = [key.encode("utf-8", "surrogateescape") for key, _ in named]
         fields = [field.encode("utf-8", "surrogateescape") for _, field in named]
-    firsts = [0] if names else []
-    firsts += [i for i, (before, key) in enumerate(pairwise(member_keys), 1) if key != before]
+    firsts = _firsts(member_keys)
     return [member_keys[first] for first in firsts], firsts, fields
+
+
+def _firsts(member_keys: list[bytes]) -> list[int]:
+    """Where another key begins; most often after the same number of members each time."""
+    width = next((i for i, key in enumerate(member_keys) if key != member_keys[0]), len(member_keys))
+    if width and len(member_keys) % width == 0:
+        found = member_keys[::width]
+        if all(member_keys[i::width] == found for i in range(1, width)) and not any(map(eq, found, found[1:])):
+            return list(range(0, len(member_keys), width))
+    firsts = [0] if member_keys else []
+    return firsts + [i for i, (before, key) in enumerate(pairwise(member_keys), 1) if key != before]

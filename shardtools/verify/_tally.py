@@ -124,6 +124,10 @@ def _content_digests(columns: Columns, raw: memoryview) -> list[bytes]:
     if columns.is_dense:
         return [*map(_joined_digest, _dense_heads(columns, *names.values()), _dense_values(columns, raw))] if columns.keys else []
     values = [_digest(raw[begin:end]) for begin, end in zip(columns.begins.tolist(), columns.ends.tolist(), strict=True)]
+    width = columns.firsts[1] if columns.keys else 0
+    if len(names) == 1 and columns.firsts == list(range(0, len(values) + 1, width)):
+        (prefix,) = names.values()
+        return [_digest(prefix + b"".join(parts)) for parts in zip(*(values[i::width] for i in range(width)), strict=True)]
     rows = zip(columns.field_sets, columns.firsts, columns.firsts[1:], strict=False)
     return [_digest(names[joined] + b"".join(values[first:end])) for joined, first, end in rows]
 
