@@ -1,6 +1,5 @@
 """Stops a ``pack`` that answers on the wrong stream, with the wrong code, with a traceback, or that leaves half of anything behind."""
 
-import io
 import json
 import os
 import random
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 
 import shardtools
-from shardtools import cli
 
 COMMAND = [sys.executable, "-m", "shardtools"]
 SERIAL = ["--engine", "serial"]
@@ -43,24 +41,6 @@ def pack(
         timeout=120,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-@pytest.fixture
-def pack_here(monkeypatch, capfd) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """``pack`` in this very process: the same entry point, without the time a new process takes to begin."""
-
-    def call(folder: Path, *arguments: str | bytes, stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["shardtools", "pack", *map(os.fsdecode, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        shown = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
-        return subprocess.CompletedProcess(arguments, caught.value.code, shown.out, shown.err)
-
-    return call
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Stops a ``pack --tokenizer`` that takes options which do not fit each other, names options that do not exist, answers with a
 traceback, or prints what libraries think of threads."""
 
-import io
 import json
 import os
 import re
@@ -15,7 +14,6 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import shardtools
-from shardtools import cli
 
 TEMPLATE = "{% for message in messages %}{{ '<s> ' + message['role'] + ' ' + message['content'] + ' </s>' }}{% endfor %}"
 WORDS = ["user", "assistant", "hi", "ok", *"abcdefgh"]
@@ -45,22 +43,9 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def pack(place, tmp_path, monkeypatch, capfd) -> Callable[[str], "subprocess.CompletedProcess[str]"]:
-    """``pack`` in this very process, to ``tmp_path / "out"``."""
-
-    def call(line: str, source: str = "docs.jsonl") -> "subprocess.CompletedProcess[str]":
-        arguments = [source, str(tmp_path / "out"), *line.split(), "--engine", "serial"]
-        monkeypatch.chdir(place)
-        monkeypatch.setattr(sys, "argv", ["shardtools", "pack", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        shown = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
-        return subprocess.CompletedProcess(arguments, caught.value.code, shown.out, shown.err)
-
-    return call
+def pack(place, tmp_path, pack_here) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """``pack`` to ``tmp_path / "out"``."""
+    return lambda line, source="docs.jsonl": pack_here(place, source, str(tmp_path / "out"), *line.split(), "--engine", "serial")
 
 
 def result_of(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The recipe of a dataset taken from its manifest, and the input planned with it once more."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,12 +107,11 @@ def changes(dataset: Dataset, manifest: Manifest, scanned: Rescan) -> str | None
     if plan.digest == manifest.plan_digest:
         return None
     order = " (sources in another order than they were packed in count as changed)" if len(scanned.roots) > 1 else ""
-    try:
+    # The kept plan is no part of the dataset, and may be damaged: without it the names cannot be told.
+    with suppress(zstandard.ZstdError, ValueError, LookupError):
         kept = dataset.storage.get(KEPT_PLAN_NAME)
         if kept is not None and Plan.digest_of(kept) == manifest.plan_digest:
             found = [text for text in plan.differences(kept) if not text.startswith(_NO_CHANGE)]
             return "; ".join(found[:_MAX_DIFFERENCES]) + order
-    except (zstandard.ZstdError, ValueError, LookupError):
-        pass  # no part of the dataset: without it the names cannot be told
     missing = f"{KEPT_PLAN_NAME} is not there to name the files"
     return f"one with the plan {plan.digest} in place of {manifest.plan_digest}{order}, and {missing}"

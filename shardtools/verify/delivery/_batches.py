@@ -1,6 +1,7 @@
 """Batches that know their ids and the worker they come from."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from torch.utils.data import get_worker_info
@@ -53,12 +54,11 @@ class CollateTagged:
     def __call__(self, items: Any) -> Any:
         batch = self._collate(items)
         tagged = _TAGGED.get(type(batch), type(batch))
-        try:
+        # A batch that holds no attribute, such as a bare tensor, goes on without its worker.
+        with suppress(AttributeError, TypeError):
             if tagged is not type(batch):
                 batch = tagged(batch)
             batch.shardtools_worker = worker_number()
-        except (AttributeError, TypeError):
-            pass  # such a batch cannot be told
         return batch
 
 
