@@ -15,7 +15,8 @@ from shardtools.engines import Engine, Progress
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, ShardtoolsError, StorageError
 from shardtools.manifest import Manifest
-from shardtools.plan import Plan, Recipe, ShardLimit, parts_note
+from shardtools.partitions import parts_note
+from shardtools.plan import Plan, Recipe, ShardLimit
 from shardtools.sources import Input, Spread, Survey, SurveyRequest, resolve_inputs, spread_here
 from shardtools.storage import open_storage
 from shardtools.transforms import Transform

@@ -47,7 +47,7 @@ def request_for(encode: Any, request: SurveyRequest) -> SurveyRequest:
     widths = {"uint16": 2, "uint32": 4, "int32": 4}
     ratio = widths[encode.vocabulary.dtype] / _TEXT_BYTES_PER_TOKEN
     size = ShardLimit(num_bytes=request.limit.num_bytes or request.format.default_shard_bytes)
-    return replace(request, limit=size, stored_ratio=ratio)
+    return replace(request, limit=size, stored_ratio=ratio, is_slow=True)
 
 
 def restored_transforms(recipes: Sequence[Mapping[str, Any]], tokenizer: str | None) -> tuple[Transform, ...]:

@@ -67,6 +67,8 @@ class SurveyRequest:
     """None: all fields."""
     stored_ratio: float | None = None
     """Stored bytes per input byte, where what is stored is not what is read; None: as the first records show."""
+    is_slow: bool = False
+    """What becomes of a part takes seconds a MiB, so that parts had better end at about the same time."""
     settled: tuple[Field, ...] | None = None
     """The fields of a recipe whose input is looked at again: with them the source's own layout stays as it is."""
 

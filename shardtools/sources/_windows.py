@@ -32,10 +32,10 @@ class Piece:
     text_bytes: int
 
 
-def cut_by_bytes(files: Sequence[LineFile], partition_bytes: int) -> Iterator[list[Piece]]:
-    """Partitions of ``partition_bytes`` of text each; a compressed file stays whole."""
+def cut_by_bytes(files: Sequence[LineFile], sizes: Iterator[int]) -> Iterator[list[Piece]]:
+    """Partitions that hold as many bytes of text as ``sizes`` say, one after the other; a compressed file stays whole."""
     pieces: list[Piece] = []
-    room = partition_bytes
+    room = next(sizes)
     for file in files:
         begin = 0
         while begin < file.text_bytes:
@@ -47,7 +47,7 @@ def cut_by_bytes(files: Sequence[LineFile], partition_bytes: int) -> Iterator[li
             room -= taken
             if room <= 0:
                 yield pieces
-                pieces, room = [], partition_bytes
+                pieces, room = [], next(sizes)
     if pieces:
         yield pieces
 

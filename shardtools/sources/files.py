@@ -11,7 +11,8 @@ from shardtools.duplicates import DigestRun, key_digest, num_twins
 from shardtools.errors import DuplicateKeyError, UsageError
 from shardtools.extents import identity
 from shardtools.formats import Encoder
-from shardtools.plan import cut_exactly, permutation
+from shardtools.partitions import cut_exactly
+from shardtools.plan import permutation
 from shardtools.sample import Batch, Field, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
 from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan

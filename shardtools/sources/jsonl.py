@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import ceil
 from typing import ClassVar
 
@@ -9,7 +10,8 @@ from shardtools import keys
 from shardtools.errors import UsageError
 from shardtools.extents import extent, identity
 from shardtools.formats import Encoder
-from shardtools.plan import Partition, ShardLimit, partition_bytes
+from shardtools.partitions import partition_bytes, tapered
+from shardtools.plan import Partition, ShardLimit
 from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, Wanted, escape_note
 from shardtools.sources._json_records import BadLine, Record, Records, parse
@@ -107,8 +109,10 @@ class Jsonl:
         return layout, tuple(sorted(fields, key=lambda field: field.name)), notes
 
     def _partitions(self, files: Sequence[LineFile], roots: Sequence[str], ratio: float, request: SurveyRequest) -> Iterator[Partition]:
-        target = partition_bytes(sum(file.text_bytes for file in files), ratio, request.limit.num_bytes)
-        cuts: Iterator[tuple[list[Piece], int | None]] = ((pieces, None) for pieces in cut_by_bytes(files, target))
+        text_bytes = sum(file.text_bytes for file in files)
+        target = partition_bytes(text_bytes, ratio, request.limit.num_bytes)
+        sizes = tapered(text_bytes, target) if request.is_slow else repeat(target)
+        cuts: Iterator[tuple[list[Piece], int | None]] = ((pieces, None) for pieces in cut_by_bytes(files, sizes))
         if request.limit.num_samples is not None:
             cuts = iter(cut_by_records(roots, files, request.limit.num_samples, target, self.max_line_bytes))
         for index, (pieces, num_records) in enumerate(cuts):

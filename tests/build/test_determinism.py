@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from shuffled_engine import Shuffled
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 from shardtools.formats.mds import Mds
@@ -37,7 +37,7 @@ class Twice(Serial):
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch):
     """Partitions of 32 KiB, so that little input has many."""
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 32 << 10)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 32 << 10)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_rejects_are_the_same_for_any_order(tree, build, digests, tmp_path):
 
 CODE = """
 import json, os, sys
-from shardtools import plan
+from shardtools import partitions
 from shardtools.build import run
 from shardtools.build.order import Order
 from shardtools.engines.processes import Processes
@@ -92,7 +92,7 @@ from shardtools.sources.files import Files
 if __name__ == "__main__":
     source, destination, umask = sys.argv[1:]
     os.umask(int(umask, 8))
-    plan.MIN_PARTITION_BYTES = 32 << 10
+    partitions.MIN_PARTITION_BYTES = 32 << 10
     for name, chosen in (("wds", Wds()), ("mds", Mds(hashes=("sha1", "xxh64")))):
         run.build([source], os.path.join(destination, name), Order(Files(), chosen, ShardLimit(20480)), run.RunOptions(engine=Processes(2)))
 """
@@ -111,7 +111,7 @@ def test_the_surroundings_change_nothing(source, build, digests, tmp_path, numbe
     umask = settings.pop("umask")
     (tmp_path / "pack.py").write_text(CODE)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LC_") and name != "LANG"} | settings
-    environment["PYTHONPATH"] = str(Path(plan_module.__file__).parents[1])
+    environment["PYTHONPATH"] = str(Path(partitions_module.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, tmp_path / "pack.py", source, tmp_path / "there", umask],
         env=environment,
@@ -143,7 +143,7 @@ def test_no_path_host_or_date_is_in_what_is_published(source, build, tmp_path):
 
 def test_the_bytes_are_these_for_ever(tree, build, ustar, digests, tmp_path, monkeypatch):
     """The literals were made by Python's tarfile and by MDSWriter 0.13.0 from the same samples."""
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 16 << 20)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 16 << 20)
     samples = [(f"s/{i:02d}", bytes([i]) * (i * 100), b'{"i": %d}' % i) for i in range(30)]
     source = tree({f"{key}.{name}": data for key, one, two in samples for name, data in (("bin", one), ("json", two))})
     build(source, tmp_path / "wds", "wds")

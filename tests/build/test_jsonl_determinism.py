@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from shuffled_engine import Shuffled
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.build.run import Listener
 from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
@@ -65,7 +65,7 @@ def partitions(monkeypatch) -> Callable[[int], None]:
     """Set the least size of partitions, so that little input has many."""
 
     def small(num_bytes: int) -> None:
-        monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", num_bytes)
+        monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", num_bytes)
 
     return small
 

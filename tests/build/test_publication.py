@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.build import run
 from shardtools.build.order import Order
 from shardtools.build.run import RunOptions
@@ -29,7 +29,7 @@ from shardtools.verify import verify
 
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 4000)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 4000)
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_a_second_overwrite_during_the_first_ones_removal_loses_nothing(lines, t
     pack(lines, tmp_path / "out")
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
-        "from shardtools import plan; plan.MIN_PARTITION_BYTES = 4000\n"
+        "from shardtools import partitions; partitions.MIN_PARTITION_BYTES = 4000\n"
         "from test_publication import pack; pack(Path(sys.argv[2]), Path(sys.argv[3]), overwrite=True)\n"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent), str(lines), str(tmp_path / "out")]

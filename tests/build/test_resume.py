@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.build.write import BuildTask
 from shardtools.engines.serial import Serial
 from shardtools.errors import ShardtoolsError, StorageError, UsageError
@@ -25,7 +25,7 @@ PARTITION_BYTES = 48 << 10
 
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch):
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", PARTITION_BYTES)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", PARTITION_BYTES)
 
 
 def files(count: int = 100, seed: int = 1) -> dict[str, bytes]:
@@ -109,7 +109,7 @@ def test_a_part_that_is_not_as_it_was_left_is_built_again_alone(tree, build, dig
 
 def test_a_changed_input_rebuilds_its_partition_alone(tree, build, plan, digests, tmp_path):
     source = tree(files())
-    planned = plan(source, limit=plan_module.ShardLimit(SHARD_BYTES))
+    planned = plan(source, limit=partitions_module.ShardLimit(SHARD_BYTES))
     with pytest.raises(KeyboardInterrupt):
         build(source, tmp_path / "out", shard_bytes=SHARD_BYTES, engine=Recording(stop=True))
     changed = next(path for path in sorted(source.rglob("b/*.bin")) if path.stat().st_size > 100)
@@ -225,7 +225,7 @@ def test_the_differences_are_named_after_a_run_killed_at_its_very_end(tree, buil
 KILLER = r"""
 import hashlib, itertools, json, os, shutil, signal, sys, traceback
 from pathlib import Path
-from shardtools import plan
+from shardtools import partitions
 from shardtools.build import run
 from shardtools.build.order import Order
 from shardtools.engines.serial import Serial
@@ -234,7 +234,7 @@ from shardtools.plan import ShardLimit
 from shardtools.plugins import load
 from shardtools.sources.files import Files
 
-plan.MIN_PARTITION_BYTES = 48 << 10
+partitions.MIN_PARTITION_BYTES = 48 << 10
 STEPS = ("replace", "link", "unlink", "write", "fsync", "rmdir", "mkdir")
 
 
@@ -337,7 +337,7 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next_with_the_same_bytes(tr
     script = tmp_path / "killer.py"
     script.write_text(KILLER)
     (tmp_path / "work").mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(Path(plan_module.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(partitions_module.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, script, format_, source, old, tmp_path / "work", mode, rerun],
         env=environment,
@@ -355,7 +355,7 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next_with_the_same_bytes(tr
 
 PACK = """
 import sys, time
-from shardtools import plan
+from shardtools import partitions
 from shardtools.build import run
 from shardtools.build.order import Order
 from shardtools.engines.processes import Processes
@@ -366,7 +366,7 @@ from shardtools.sources.files import Files
 
 if __name__ == "__main__":
     source, destination, overwrite, start = sys.argv[1:]
-    plan.MIN_PARTITION_BYTES = 48 << 10
+    partitions.MIN_PARTITION_BYTES = 48 << 10
     while time.time() < float(start):
         pass
     options = run.RunOptions(engine=Processes(2), overwrite=overwrite == "overwrite")
@@ -382,7 +382,7 @@ def start_pack(tmp_path):
     """Start a run in a process group of its own."""
     script = tmp_path / "pack.py"
     script.write_text(PACK)
-    environment = {**os.environ, "PYTHONPATH": str(Path(plan_module.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(partitions_module.__file__).parents[1])}
 
     def start(source: Path, destination: Path, mode: str = "fresh", at: float = 0.0) -> subprocess.Popen[str]:
         command = [sys.executable, script, source, destination, mode, str(at)]
@@ -468,7 +468,7 @@ def test_a_full_disk_is_one_sentence_and_no_dataset_and_room_is_enough_to_finish
 def test_a_disk_filled_by_what_waits_for_the_header_is_the_same_sentence(tree, build, small_disk, monkeypatch, one_sentence):
     monkeypatch.setattr(_mds_shard, "_SPOOL_BYTES", 10_000)
     monkeypatch.setattr(_mds_shard, "_BLOCK_BYTES", 4_000)
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 16 << 20)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 16 << 20)
     out = small_disk(300) / "out"
     with pytest.raises(StorageError) as caught:
         build(tree(files(400)), out, "mds")

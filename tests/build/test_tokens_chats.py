@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from token_oracle import BOS, EOS, as_lines, counts_of, documents_of, id_of, pack, plain_ids, rows_of, small_tokenizer, text_of
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 
 SEQ_LEN = 60
 
@@ -21,7 +21,7 @@ def tokenizer(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch) -> None:
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 3000)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 3000)
 
 
 def make_chats(count: int) -> list[list[dict[str, str]]]:

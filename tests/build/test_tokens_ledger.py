@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from token_oracle import BOS, EOS, THINK, counts_of, documents_of, id_of, pack, parsed_ids, plain_ids, rows_of, small_tokenizer
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 
 SEQ_LEN = 23
 """Odd, and short enough for most documents to be cut."""
@@ -37,7 +37,7 @@ def tokenizer(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch) -> None:
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 4000)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 4000)
 
 
 def make_texts(count: int, seed: int = 1) -> list[str]:

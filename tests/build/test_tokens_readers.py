@@ -144,7 +144,7 @@ def test_real_text_comes_back_and_its_ids_are_those_of_the_library(corpora, text
 @pytest.mark.parametrize("name", ["gpt2", "qwen3"])
 def test_little_of_the_rows_is_padding(corpora, tmp_path, monkeypatch, name, seq_len, most):
     """All of the text in one partition; the row at its end that is not full counts."""
-    monkeypatch.setattr("shardtools.plan.MIN_PARTITION_BYTES", 1 << 30)
+    monkeypatch.setattr("shardtools.partitions.MIN_PARTITION_BYTES", 1 << 30)
     sources = [corpora / "text" / "gsm8k.jsonl", corpora / "text" / "mixed.jsonl"]
     pack(sources, tmp_path / "out", tokenizer=corpora / "tokenizers" / name, seq_len=str(seq_len))
     rows = rows_of(tmp_path / "out")

@@ -14,7 +14,7 @@ from shuffled_engine import Shuffled
 from token_oracle import StopBeforePublishing, as_lines, pack, small_tokenizer
 
 import shardtools
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.build.run import Listener
 from shardtools.build.write import BuildTask
 from shardtools.engines.processes import Processes
@@ -38,7 +38,7 @@ def tokenizer(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch) -> None:
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", PARTITION_BYTES)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", PARTITION_BYTES)
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,8 @@ def test_documents_that_are_cut_to_be_encoded_store_the_same_rows(source, tokeni
 
 PACK = """
 import sys
-from shardtools import plan
-plan.MIN_PARTITION_BYTES = 20_000
+from shardtools import partitions
+partitions.MIN_PARTITION_BYTES = 20_000
 from shardtools.cli import main
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 from shardtools.errors import BadSampleError, ShardtoolsError, UsageError
@@ -279,7 +279,7 @@ def with_bad(count: int, num_bad: int, seed: int = 3) -> list[bytes]:
     ("budget", "num_bad", "passes"), [("0", 0, True), ("0", 1, False), ("3", 3, True), ("3", 4, False), ("1%", 2, True), ("1%", 3, False)]
 )
 def test_a_budget_is_exact(write_lines, build, tmp_path, monkeypatch, one_sentence, engine, budget, num_bad, passes):
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 512)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 512)
     source = write_lines(with_bad(200, num_bad))
 
     def run() -> Any:
@@ -296,7 +296,7 @@ def test_a_budget_is_exact(write_lines, build, tmp_path, monkeypatch, one_senten
 
 
 def test_a_budget_counts_over_all_partitions_and_files(write_lines, build, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 100)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 100)
     for name in "abc":
         source = write_lines([*GOOD, b"bad"] * 2, f"{name}.jsonl")
     with pytest.raises(BadSampleError):
@@ -309,7 +309,7 @@ def test_a_budget_counts_over_all_partitions_and_files(write_lines, build, tmp_p
 
 
 def test_a_run_over_its_budget_may_be_repeated_with_a_larger_one(write_lines, build, digests, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 512)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 512)
     source = write_lines(with_bad(300, 5))
     for budget in ("0", "4", "1%"):
         with pytest.raises(BadSampleError):

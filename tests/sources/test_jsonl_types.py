@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardtools import plan as plan_module
+from shardtools import partitions as partitions_module
 from shardtools.build.run import Listener
 from shardtools.errors import BadSampleError, DuplicateKeyError, UsageError
 from shardtools.formats.mds import Mds
@@ -588,7 +588,7 @@ def test_a_key_in_two_files_is_named_with_both_places(write_lines, build, tmp_pa
 
 
 def test_a_key_twice_in_one_file_is_found_across_partitions(write_lines, build, tmp_path, monkeypatch, one_sentence):
-    monkeypatch.setattr(plan_module, "MIN_PARTITION_BYTES", 4096)
+    monkeypatch.setattr(partitions_module, "MIN_PARTITION_BYTES", 4096)
     numbers = random.Random(5)
     records = [{"id": i, "text": "x" * numbers.randint(0, 60)} for i in range(3000)]
     records[2871] = {"id": "17", "text": "again"}
