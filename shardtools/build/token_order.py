@@ -12,12 +12,9 @@ from shardtools.sample import Field
 from shardtools.sources import SurveyRequest, Wanted
 from shardtools.transforms import Transform
 
-_TOKENIZE_WORDS = ("tokenizer", "bos", "eos", "special_in_text", "backend", "max_doc_bytes", "oversized", "dtype")
-_CHAT_WORDS = ("tokenizer", "bos", "eos", "special_in_text", "dtype", "seq_len")
-_PACKING_WORDS = ("packing", "seq_len", "long_docs", "tail", "doc_ids")
 _TEXT, _MESSAGES = "text", "messages"
-# About four bytes of text make a token.
 _TEXT_BYTES_PER_TOKEN = 4
+"""About; it is for plans alone."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,7 @@ class TokenOrder:
 
 def request_for(encode: Any, request: SurveyRequest) -> SurveyRequest:
     """What the source is asked where ``encode`` reads its text: how many rows come of it, only reading tells."""
-    widths = {"uint16": 2, "uint32": 4, "int32": 4}
-    ratio = widths[encode.vocabulary.dtype] / _TEXT_BYTES_PER_TOKEN
+    ratio = encode.vocabulary.id_bytes / _TEXT_BYTES_PER_TOKEN
     size = ShardLimit(num_bytes=request.limit.num_bytes or request.format.default_shard_bytes)
     return replace(request, limit=size, stored_ratio=ratio, is_slow=True)
 
@@ -93,45 +89,44 @@ def token_order_of(words: Mapping[str, str], seed: int | None) -> TokenOrder | N
         if words:
             raise UsageError(f"expected --tokenizer FILE with --{next(iter(words)).replace('_', '-')}, got none")
         return None
+    words = dict(words) if seed is None else {**words, "seed": str(seed)}
+    return _order_of_chats(words) if "chat" in words else _order_of_text(words)
+
+
+def _order_of_text(words: Mapping[str, str]) -> TokenOrder:
+    from shardtools.transforms.packing import Packing
+    from shardtools.transforms.tokenize import Tokenize, settle_tokenizer
+
+    encode, notes = settle_tokenizer(_taken(words, Tokenize.option_names))
+    packing = Packing.from_options(_taken(words, Packing.option_names))
+    return TokenOrder(encode, packing, Wanted(Field(_TEXT, "str"), words.get("text_key")), tuple(notes))
+
+
+def _order_of_chats(words: Mapping[str, str]) -> TokenOrder:
+    from shardtools.transforms.chat import Chat, settle_chat
     from shardtools.transforms.packing import Packing
 
-    seed_word = {} if seed is None else {"seed": str(seed)}
-    path = words.get("text_key")
-    if "chat" in words:
-        encode, notes = _chat(words)
-        packing_words = {**_taken(words, _PACKING_WORDS), **seed_word}
-        if packing_words.get("packing") == "concat":
-            raise UsageError("expected --packing none or bfd with --chat, got concat, which cuts chats in two")
-        # No chat that comes to packing is longer than a row.
-        packing_words["long_docs"] = "drop"
-        if packing_words.get("packing") == "none" or "seq_len" not in words:
-            packing_words.pop("seq_len", None)
-            packing_words.pop("long_docs")
-        return TokenOrder(encode, Packing.from_options(packing_words), Wanted(Field(_MESSAGES, "json"), path), tuple(notes))
-    encode, notes = _tokenize({**words, **seed_word})
-    packing = Packing.from_options({**_taken(words, _PACKING_WORDS), **seed_word})
-    return TokenOrder(encode, packing, Wanted(Field(_TEXT, "str"), path), tuple(notes))
+    _refuse_unfit_for_chats(words)
+    encode, notes = settle_chat(_taken(words, Chat.option_names))
+    # No chat that comes to packing is longer than a row.
+    packing_words = {**_taken(words, Packing.option_names), "long_docs": "drop"}
+    if packing_words.get("packing") == "none" or "seq_len" not in words:
+        packing_words.pop("seq_len", None)
+        packing_words.pop("long_docs")
+    packing = Packing.from_options(packing_words)
+    return TokenOrder(encode, packing, Wanted(Field(_MESSAGES, "json"), words.get("text_key")), tuple(notes))
 
 
-def _tokenize(words: Mapping[str, str]) -> tuple[Any, Sequence[str]]:
-    from shardtools.transforms.tokenize import settle_tokenizer
-
-    return settle_tokenizer(_taken(words, (*_TOKENIZE_WORDS, "seed")))
-
-
-def _chat(words: Mapping[str, str]) -> tuple[Any, Sequence[str]]:
-    from shardtools.transforms.chat import settle_chat
-
+def _refuse_unfit_for_chats(words: Mapping[str, str]) -> None:
     for name in ("backend", "max_doc_bytes", "oversized"):
         if name in words:
             raise UsageError(f"expected no --{name.replace('_', '-')} with --chat, got it; leave it out")
-    taken = _taken(words, _CHAT_WORDS)
-    long_docs = words.get("long_docs", "drop")
-    if long_docs == "split":
+    if words.get("long_docs") == "split":
         raise UsageError("expected --long-docs truncate or drop with --chat, got split: half a chat teaches nothing")
     if "long_docs" in words and "seq_len" not in words:
-        raise UsageError(f"expected --seq-len N with --long-docs {long_docs}, got none; it says what is long")
-    return settle_chat({**taken, "long_docs": long_docs})
+        raise UsageError(f"expected --seq-len N with --long-docs {words['long_docs']}, got none; it says what is long")
+    if words.get("packing") == "concat":
+        raise UsageError("expected --packing none or bfd with --chat, got concat, which cuts chats in two")
 
 
 def _taken(words: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

@@ -38,14 +38,29 @@ def document_ids(seq_lens: npt.ArrayLike, seq_len: int | None = None) -> Int32s:
     return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
-def block_diagonal_mask(seq_lens: npt.ArrayLike, seq_len: int | None = None, *, causal: bool = False) -> npt.NDArray[np.bool_]:
+def block_diagonal_mask(seq_lens: npt.ArrayLike, seq_len: int | None = None, *, causal: bool) -> npt.NDArray[np.bool_]:
     """Which token (row) may attend to which (column): those of its own piece, with ``causal`` none behind it. bool [seq_len, seq_len].
 
-    ``scaled_dot_product_attention`` takes it as ``attn_mask``; costs seq_len ** 2 bytes, so prefer ``cu_seqlens`` for long rows.
+    Of one row; ``attention_mask`` makes those of a batch. A model that predicts the next token needs ``causal``, or sees it.
     """
     ids = document_ids(seq_lens, seq_len)
     same: npt.NDArray[np.bool_] = ids[:, None] == ids[None, :]
     return np.tril(same) if causal else same
+
+
+def attention_mask(batch: Mapping[str, Any], *, causal: bool) -> Any:
+    """The block-diagonal masks of a batch of ``collate_packed``: torch bool [B, 1, T, T], one for all heads.
+
+    ``scaled_dot_product_attention`` takes it as ``attn_mask``, and models of transformers as ``attention_mask``; costs B * T ** 2
+    bytes, so prefer ``cu_seqlens`` for long rows.
+    """
+    import torch
+
+    shape = batch["tokens"].shape
+    pieces = batch["cu_seqlens"].diff()
+    ids = torch.repeat_interleave(torch.arange(len(pieces), device=pieces.device), pieces).reshape(shape)
+    same = ids[:, None, :, None] == ids[:, None, None, :]
+    return same.tril() if causal else same
 
 
 def collate_packed(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -58,8 +73,9 @@ def collate_packed(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     * ``seq_lens`` int32 of all rows, one behind the other, and ``num_seqs`` int64 [B], how many of them each row has
     * ``doc_ids`` and ``key`` (``__key__``): lists, where samples have them
 
-    Values are arrays under the names of MDS columns, or of tar members as webdataset decodes them (``tokens.npy``). No attention
-    mask is made: with ``cu_seqlens`` or restarting positions none may be given, or documents see each other.
+    Values are arrays under the names of MDS columns, or of tar members as webdataset decodes them (``tokens.npy``). Attention over
+    whole rows lets documents see each other, whatever the positions: give ``cu_seqlens`` to a kernel of variable length, or
+    ``attention_mask`` to any other.
     Raises ValueError for an empty batch and for lengths that do not fit their row.
     """
     import torch

@@ -47,12 +47,12 @@ class ChatEncoder:
             ids, offsets = self.tokenizer.encode_with_offsets(chat.text, parses=True)
         spans = chat.generated if self.has_generation else written_spans(chat, self.turns, controls)
         mask = _mask(len(chat.text), spans, offsets)
+        # Nothing comes before the first token that could predict it.
+        mask[:1] = 0
         if not mask.any():
             raise BadTextError(
                 "no-assistant-turn", "expected a chat with something an assistant says, got none; leave it out", head_of(chat.text)
             )
-        # Nothing comes before the first token that could predict it.
-        mask[0] = 0
         return ids, mask
 
     def _literals(self, chat: RenderedChat) -> tuple[list[Span], list[Span]]:

@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from shardtools.sample import Batch, Reject
 from shardtools.transforms import PartitionWork
+from shardtools.transforms._columns import LOSS_MASK, TOKENS
 from shardtools.transforms._pack_pieces import PIECE, Chunk, Ints, Pieces
-
-TOKENS, LOSS_MASK = "tokens", "loss_mask"
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class DocumentRules:
     long_docs: str
 
 
-class Documents(NamedTuple):
+class AdmittedDocuments(NamedTuple):
     """The documents of one batch that are to be packed, a piece each."""
 
     pieces: Pieces
@@ -33,7 +32,7 @@ class Documents(NamedTuple):
     """Names the place document ``i`` came from, for messages."""
 
 
-def documents(batches: Iterator[Batch], rules: DocumentRules, work: PartitionWork) -> Iterator[Documents]:
+def documents(batches: Iterator[Batch], rules: DocumentRules, work: PartitionWork) -> Iterator[AdmittedDocuments]:
     """Raises ValueError where a batch breaks the contract: a token outside the dtype, a mask of another length."""
     for batch in batches:
         lengths = np.fromiter(map(len, batch.columns[TOKENS]), np.int64, len(batch))
@@ -80,7 +79,7 @@ def _no_loss_left(where: str, num_tokens: int, max_tokens: int) -> Reject:
     return Reject("all-zero-mask", where, sentence)
 
 
-def _admitted(batch: Batch, lengths: Ints, stored: Ints, kept: Ints, rules: DocumentRules) -> Documents:
+def _admitted(batch: Batch, lengths: Ints, stored: Ints, kept: Ints, rules: DocumentRules) -> AdmittedDocuments:
     indices, ends = kept.tolist(), stored[kept]
     table = np.zeros(len(kept), PIECE)
     table["begin"] = np.cumsum(ends) - ends
@@ -94,7 +93,7 @@ def _admitted(batch: Batch, lengths: Ints, stored: Ints, kept: Ints, rules: Docu
         mask = np.concatenate([batch.columns[LOSS_MASK][i][:end] for i, end in zip(indices, ends_list, strict=True)]).astype(np.uint8)
     where = batch.where
     chunk = Chunk([batch.keys[i] for i in indices], _concatenated(tokens, rules.dtype), mask)
-    return Documents(Pieces([chunk], table), lambda i: where(indices[i]))
+    return AdmittedDocuments(Pieces([chunk], table), lambda i: where(indices[i]))
 
 
 def _concatenated(arrays: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from shardtools.sample import Batch
 from shardtools.transforms import PartitionWork
-from shardtools.transforms._pack_documents import LOSS_MASK, TOKENS
+from shardtools.transforms._columns import DOC_IDS, LOSS_MASK, SEQ_LENS, TOKENS
 from shardtools.transforms._pack_npy import npy_bytes
 from shardtools.transforms._pack_pieces import DocPiece, Ints, Pieces
 from shardtools.transforms._pack_windows import PackedRows
 
-SEQ_LENS, DOC_IDS = "seq_lens", "doc_ids"
 _BATCH_TOKENS = 1 << 20
 
 
@@ -36,6 +35,9 @@ class RowLayout:
     @property
     def doc_ids_name(self) -> str:
         return f"{DOC_IDS}.json" if self.npy else DOC_IDS
+
+    def stored(self, array: npt.NDArray[Any]) -> Any:
+        return npy_bytes(array) if self.npy else array
 
 
 def fixed_rows(packed: Iterator[PackedRows], seq_len: int, layout: RowLayout, work: PartitionWork) -> Iterator[Batch]:
@@ -82,28 +84,23 @@ def _columns(pieces: Pieces, row_sizes: Ints, widths: Ints, layout: RowLayout) -
     row_begins, places = _places(pieces.lengths, row_sizes, widths)
     bounds = np.concatenate(([0], np.cumsum(row_sizes))).tolist()
     token_bounds = [*row_begins.tolist(), int(widths.sum())]
-    stored = npy_bytes if layout.npy else _as_it_is
     tokens = np.full(token_bounds[-1], layout.pad_id, layout.dtype)
     _copy(pieces, [chunk.tokens for chunk in pieces.chunks], places, tokens)
     seq_lens = pieces.lengths.astype("<i4")
     columns: dict[str, list[Any]] = {
-        layout.array_name(TOKENS): [stored(tokens[begin:end]) for begin, end in pairwise(token_bounds)],
-        layout.array_name(SEQ_LENS): [stored(seq_lens[begin:end]) for begin, end in pairwise(bounds)],
+        layout.array_name(TOKENS): [layout.stored(tokens[begin:end]) for begin, end in pairwise(token_bounds)],
+        layout.array_name(SEQ_LENS): [layout.stored(seq_lens[begin:end]) for begin, end in pairwise(bounds)],
     }
     if layout.has_mask:
         mask = np.zeros(len(tokens), np.uint8)
         _copy(pieces, [chunk.loss_mask for chunk in pieces.chunks], places, mask)
         # Nothing in its row predicts the first token of a piece.
         mask[places] = 0
-        columns[layout.array_name(LOSS_MASK)] = [stored(mask[begin:end]) for begin, end in pairwise(token_bounds)]
+        columns[layout.array_name(LOSS_MASK)] = [layout.stored(mask[begin:end]) for begin, end in pairwise(token_bounds)]
     if layout.doc_ids:
         texts = _doc_ids(pieces)
         columns[layout.doc_ids_name] = [texts[begin:end] for begin, end in pairwise(bounds)]
     return columns
-
-
-def _as_it_is(array: npt.NDArray[Any]) -> Any:
-    return array
 
 
 def _places(lengths: Ints, row_sizes: Ints, widths: Ints) -> tuple[Ints, Ints]:

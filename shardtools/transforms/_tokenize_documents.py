@@ -79,9 +79,9 @@ class Documents:
             self.counts[f"special:{literal}"] += count
         if hits and self.policy.special_in_text == REJECT:
             return _spells_special(document.text, hits)
-        if document.num_bytes <= self.policy.max_bytes:
-            return None if hits else self._encode_quickly(document.key, document.text, 0)
         try:
+            if document.num_bytes <= self.policy.max_bytes:
+                return None if hits else self._encode_quickly(document.key, document.text, 0)
             return self._encode_long(document, bool(hits))
         except BadTextError as error:
             return error

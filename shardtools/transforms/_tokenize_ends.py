@@ -23,20 +23,24 @@ class Ends:
     bos_id: int | None = None
     eos_id: int | None = None
 
+    def missing(self, ids: npt.NDArray[Any]) -> tuple[int, int]:
+        """How many ids, 0 or 1, are to be put before and behind: none that is there already, since the text spells it."""
+        has_bos = len(ids) > 0 and int(ids[0]) == self.bos_id
+        has_eos = len(ids) > 0 and int(ids[-1]) == self.eos_id
+        return int(self.bos_id is not None and not has_bos), int(self.eos_id is not None and not has_eos)
+
     def around(self, ids: npt.NDArray[Any], dtype: str, counts: Counter[str]) -> npt.NDArray[Any]:
-        """The document's tokens in ``dtype``, which holds every id. Ids that are there already, since the text spells them, stay single."""
-        begins, ends = self.bos_id is not None, self.eos_id is not None
-        if len(ids) and begins and int(ids[0]) == self.bos_id:
-            begins = False
+        """The document's tokens in ``dtype``, which holds every id; counts ``bos-present`` and ``eos-present``."""
+        before, behind = self.missing(ids)
+        if self.bos_id is not None and not before:
             counts["bos-present"] += 1
-        if len(ids) and ends and int(ids[-1]) == self.eos_id:
-            ends = False
+        if self.eos_id is not None and not behind:
             counts["eos-present"] += 1
-        tokens = np.empty(len(ids) + begins + ends, dtype)
-        tokens[int(begins) : int(begins) + len(ids)] = ids
-        if begins:
+        tokens = np.empty(before + len(ids) + behind, dtype)
+        tokens[before : before + len(ids)] = ids
+        if before:
             tokens[0] = self.bos_id
-        if ends:
+        if behind:
             tokens[-1] = self.eos_id
         return tokens
 

@@ -1,16 +1,20 @@
-"""How a tokenizer is used, settled: what tokens of documents and of chats have in common."""
+"""How a tokenizer is used, settled: what tokens of documents and of chats have in common, and how words of options are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shardtools.errors import UsageError
+from shardtools.sample import brief
 from shardtools.transforms import _tokenize_hf
 from shardtools.transforms._tokenize_file import TokenizerFile
 from shardtools.transforms._tokenize_hf import HfEncoder, load_hf
 
 _LARGEST = {"uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
 DTYPES = ("auto", *_LARGEST)
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ class Vocabulary:
         _tokenize_hf.refuse_other_version(self.version, "tokenizers", _tokenize_hf.version())
         return load_hf(self.file, parses)
 
+    @property
+    def id_bytes(self) -> int:
+        """Of each id as it is stored."""
+        return np.dtype(self.dtype).itemsize
+
     def recipe(self) -> dict[str, Any]:
         return {"tokenizer_sha256": self.file.sha256, "tokenizers": self.version, "dtype": self.dtype, "max_id": self.max_id}
 
@@ -49,3 +58,14 @@ def choice(words: Mapping[str, str], option: str, known: tuple[str, ...]) -> str
     if word not in known:
         raise UsageError(f"expected --{option.replace('_', '-')} {'|'.join(known)}, got {word!r}")
     return word
+
+
+def whole_number(words: Mapping[str, str], option: str, least: int = 0) -> int | None:
+    """The number given for an option, None where it was not. Raises UsageError for another word, and for less than ``least``."""
+    word = words.get(option)
+    if word is None:
+        return None
+    # Python itself refuses to read a number of thousands of digits.
+    if not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS and int(word) >= least):
+        raise UsageError(f"expected --{option.replace('_', '-')} as a whole number from {least}, got {brief(word)}")
+    return int(word)

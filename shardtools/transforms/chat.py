@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shardtools.errors import UsageError
 from shardtools.sample import Batch, Field
@@ -17,16 +16,15 @@ from shardtools.transforms._chat_render import ChatRenderer
 from shardtools.transforms._chat_settings import find_template, find_variables
 from shardtools.transforms._chat_template import TemplateRefusedError, load_template, marks_generation
 from shardtools.transforms._chat_turns import TurnMarks, settle_turns
-from shardtools.transforms._tokenize_documents import PARSE, REJECT, SPLIT
+from shardtools.transforms._columns import LOSS_MASK, TOKENS
+from shardtools.transforms._tokenize_documents import PARSE, REJECT, SPLIT, Tokens
 from shardtools.transforms._tokenize_ends import AUTO, NONE, Ends, settle_ends
 from shardtools.transforms._tokenize_file import TokenizerFile
 from shardtools.transforms._tokenize_hf import load_hf
-from shardtools.transforms._tokenize_options import DTYPES, Vocabulary, choice
+from shardtools.transforms._tokenize_options import DTYPES, Vocabulary, choice, whole_number
 from shardtools.transforms._tokenize_texts import BadTextError
 
-TOKENS_FIELD, MASK_FIELD = "tokens", "loss_mask"
 DROP, TRUNCATE = "drop", "truncate"
-Tokens = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class Chat:
             raise UsageError(f"expected one field, the messages {self.column!r}, got {names}; choose it with --text-key, or with --map")
         if given[0].encoding != "json":
             raise UsageError(f"expected field {self.column!r} to be a list of messages, got {given[0].encoding}; choose another")
-        return (Field(TOKENS_FIELD, f"ndarray:{self.vocabulary.dtype}"), Field(MASK_FIELD, "ndarray:uint8"))
+        return (Field(TOKENS, f"ndarray:{self.vocabulary.dtype}"), Field(LOSS_MASK, "ndarray:uint8"))
 
     def apply(self, batches: Iterator[Batch], work: PartitionWork) -> Iterator[Batch]:
         tokenizer = self.vocabulary.encoder(parses=False)
@@ -107,19 +105,16 @@ class Chat:
             work.counts["loss-tokens"] += sum(int(mask.sum()) for mask in masks)
             if kept:
                 whole = batch.take(kept)
-                yield Batch(whole.keys, {TOKENS_FIELD: tokens, MASK_FIELD: masks}, whole.where)
+                yield Batch(whole.keys, {TOKENS: tokens, LOSS_MASK: masks}, whole.where)
 
     def _encoded(self, messages: Any, renderer: ChatRenderer, encoder: ChatEncoder, counts: Counter[str]) -> tuple[Tokens, Mask]:
         chat = renderer.render(messages)
         ids, mask = encoder.encode(chat, counts)
         tokens = self.ends.around(ids, self.vocabulary.dtype, counts)
-        begins = len(tokens) > len(ids) and tokens[0] == self.ends.bos_id and ids[0] != self.ends.bos_id
-        ends = len(tokens) - len(ids) - begins
-        # An EOS after an answer is how the model learns to stop.
-        is_answered = chat.ends_in_answer
-        whole = np.concatenate([np.zeros(int(begins), np.uint8), mask, np.full(ends, is_answered, np.uint8)])
         counts["tokens-in"] += len(tokens)
-        return tokens, whole
+        before, behind = self.ends.missing(ids)
+        # An EOS after an answer is how the model learns to stop.
+        return tokens, np.concatenate([np.zeros(before, np.uint8), mask, np.full(behind, chat.ends_in_answer, np.uint8)])
 
     def _fitted(self, tokens: Tokens, mask: Mask, counts: Counter[str]) -> tuple[Tokens, Mask] | None:
         """At most ``seq_len`` tokens; None for a chat that is dropped. Raises BadTextError where no answer is left."""
@@ -151,7 +146,7 @@ def settle_chat(words: Mapping[str, str]) -> tuple[Chat, list[str]]:
     special = choice(words, "special_in_text", (SPLIT, PARSE, REJECT))
     long_docs = choice(words, "long_docs", (DROP, TRUNCATE))
     dtype = choice(words, "dtype", DTYPES)
-    seq_len = _seq_len(words)
+    seq_len = whole_number(words, "seq_len", 2)
     file = TokenizerFile.at(words["tokenizer"])
     config = file.config()
     template, variables = find_template(config), find_variables(config)
@@ -181,12 +176,3 @@ def _mask_note(template: str, turns: TurnMarks) -> str:
         else "without any token after them, as the template has none"
     )
     return f"the loss is on the turns of the assistant, {end}"
-
-
-def _seq_len(words: Mapping[str, str]) -> int | None:
-    word = words.get("seq_len")
-    if word is None:
-        return None
-    if not (word.isascii() and word.isdigit() and int(word) >= 2):
-        raise UsageError(f"expected --seq-len as a whole number from 2, got {word!r}")
-    return int(word)

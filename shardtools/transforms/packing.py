@@ -11,11 +11,13 @@ from shardtools import plugins
 from shardtools.errors import UsageError
 from shardtools.sample import Batch, Field
 from shardtools.transforms import PartitionWork
-from shardtools.transforms._pack_documents import LOSS_MASK, TOKENS, DocumentRules, Documents, documents
+from shardtools.transforms._columns import LOSS_MASK, SEQ_LENS, TOKENS
+from shardtools.transforms._pack_documents import AdmittedDocuments, DocumentRules, documents
 from shardtools.transforms._pack_pieces import DocPiece, Pieces, split
-from shardtools.transforms._pack_rows import SEQ_LENS, RowLayout, document_rows, fixed_rows
+from shardtools.transforms._pack_rows import RowLayout, document_rows, fixed_rows
 from shardtools.transforms._pack_stream import packed_stream
 from shardtools.transforms._pack_windows import WindowRules, packed_windows
+from shardtools.transforms._tokenize_options import whole_number
 
 __all__ = ["DocPiece", "Packing"]
 
@@ -67,7 +69,7 @@ class Packing:
     @classmethod
     def from_options(cls, words: Mapping[str, str]) -> "Packing":
         """``packing`` defaults to ``bfd`` where ``seq_len`` is given, else to ``none``. What depends on tokens is set by ``settled``."""
-        seq_len = _number(words, "seq_len")
+        seq_len = whole_number(words, "seq_len", 2)
         strategy = words.get("packing", "none" if seq_len is None else "bfd")
         if strategy == "none" and "tail" in words:
             raise UsageError("expected no --tail with --packing none, which has no rows to fill; leave it out")
@@ -76,7 +78,7 @@ class Packing:
             seq_len=seq_len,
             long_docs=words.get("long_docs", "split"),
             tail=words.get("tail", "pad"),
-            seed=_number(words, "seed") or 0,
+            seed=whole_number(words, "seed") or 0,
             doc_ids="doc_ids" in words,
         )
 
@@ -154,20 +156,11 @@ class Packing:
         return WindowRules(seq_len, self.window, self.window_bytes // token_bytes, self.seed, self.tail == "drop")
 
 
-def _split(arriving: Iterator[Documents], seq_len: int, work: PartitionWork) -> Iterator[Pieces]:
+def _split(arriving: Iterator[AdmittedDocuments], seq_len: int, work: PartitionWork) -> Iterator[Pieces]:
     for whole, _ in arriving:
         pieces, num_cut = split(whole, np.zeros(len(whole), np.int64), seq_len)
         work.counts["documents-split"] += num_cut
         yield pieces
-
-
-def _number(words: Mapping[str, str], name: str) -> int | None:
-    text = words.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"expected --{name.replace('_', '-')} as a whole number, got {text!r}")
-    return int(text)
 
 
 def _listed(fields: Mapping[str, str]) -> str:

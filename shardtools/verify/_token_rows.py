@@ -17,7 +17,7 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.digests import DigestTable, together
 from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.manifest import MANIFEST_NAME, Manifest
-from shardtools.sample import Field
+from shardtools.sample import Field, brief
 from shardtools.transforms.packing import DocPiece
 from shardtools.verify.findings import Findings
 
@@ -74,54 +74,49 @@ class TokenTally:
         try:
             row = {name.removesuffix(".npy").removesuffix(".json"): self._decoded(name, value) for name, value in values.items()}
             tokens, seq_lens = row["tokens"], row["seq_lens"]
+            mask = row["loss_mask"] if self._rules.has_mask else None
+            ids = row["doc_ids"] if self._rules.has_doc_ids else None
         except (ValueError, KeyError, EOFError) as error:
-            return f"expected tokens and seq_lens, got a row without: {error}"
-        return self._fault(row, tokens, seq_lens) or self._counted(row, tokens, seq_lens)
+            return f"expected every column of a packed row, got one without, or with other bytes: {error}"
+        fault = self._fault(tokens, seq_lens)
+        if fault is None and mask is not None:
+            fault = _mask_fault(mask, seq_lens, len(tokens))
+        if fault is not None:
+            return fault
+        self._count(tokens, seq_lens)
+        return None if ids is None else self._take_pieces(ids, seq_lens.tolist())
 
     def _decoded(self, name: str, value: memoryview) -> Any:
         if name.endswith(".npy"):
             return _npy(value)
+        if name.endswith(".json"):
+            return json.loads(bytes(value))
         if name not in self._fields:
             self._fields[name] = self._dataset.field(self._shard, name)
         return self._shard.format.decode(self._fields[name], bytes(value))
 
-    def _fault(self, row: Mapping[str, Any], tokens: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> str | None:
+    def _fault(self, tokens: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> str | None:
         rules = self._rules
         if tokens.ndim != 1 or tokens.dtype != np.dtype(rules.dtype):
             return f"expected one-dimensional tokens of {rules.dtype}, got {tokens.dtype} in the shape {tokens.shape}"
-        if seq_lens.ndim != 1 or not len(seq_lens) or seq_lens.min() < 1:
-            return f"expected seq_lens of 1 or more, got {seq_lens.tolist()[:_MAX_SHOWN]}"
+        if seq_lens.ndim != 1 or seq_lens.dtype != np.int32 or not len(seq_lens) or seq_lens.min() < 1:
+            shown = seq_lens.ravel()[:_MAX_SHOWN].tolist()
+            return f"expected one-dimensional seq_lens of int32, each 1 or more, got {shown} of {seq_lens.dtype}"
         expected = len(tokens) if rules.seq_len is None else rules.seq_len
         total = int(seq_lens.sum())
         if len(tokens) != expected or total > expected or (rules.seq_len is None and total != expected):
             return f"expected {expected:,} tokens and pieces that fit them, got {len(tokens):,} and pieces of {total:,} in all"
         if int(tokens.max()) > rules.max_id or int(tokens.min()) < 0:
             return f"expected ids from 0 to {rules.max_id:,}, got {int(tokens.min()):,} to {int(tokens.max()):,}"
-        return self._mask_fault(row["loss_mask"], seq_lens, len(tokens)) if rules.has_mask and "loss_mask" in row else None
-
-    def _mask_fault(self, mask: npt.NDArray[Any], seq_lens: npt.NDArray[Any], num_tokens: int) -> str | None:
-        if mask.shape != (num_tokens,) or mask.max() > 1:
-            return f"expected a loss mask of {num_tokens:,} times 0 or 1, got {mask.dtype} in the shape {mask.shape}"
-        begins = np.concatenate(([0], np.cumsum(seq_lens)))
-        if mask[begins[-1] :].any() or mask[begins[:-1]].any():
-            return "expected a loss mask of 0 at padding and at the first token of each piece, got 1"
-        if not np.add.reduceat(mask.astype(np.int64), begins[:-1]).all():
-            return "expected something in the loss of every piece, got a mask of zeros"
         return None
 
-    def _counted(self, row: Mapping[str, Any], tokens: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> str | None:
+    def _count(self, tokens: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> None:
         total = int(seq_lens.sum())
         self.counts.update({"rows": 1, "pieces": len(seq_lens), "tokens-stored": total, "padding": len(tokens) - total})
-        if not self._rules.has_doc_ids:
-            return None
-        ids = row.get("doc_ids", [])
-        if isinstance(ids, memoryview | bytes):
-            ids = json.loads(bytes(ids))
-        if not isinstance(ids, list) or len(ids) != len(seq_lens):
-            return f"expected a document id for each of {len(seq_lens)} pieces, got {len(ids) if isinstance(ids, list) else ids!r}"
-        return self._take_pieces(ids, seq_lens.tolist())
 
-    def _take_pieces(self, ids: Sequence[Any], lengths: Sequence[int]) -> str | None:
+    def _take_pieces(self, ids: Any, lengths: Sequence[int]) -> str | None:
+        if not isinstance(ids, list) or len(ids) != len(lengths):
+            return f"expected a document id for each of {len(lengths)} pieces, got {len(ids) if isinstance(ids, list) else brief(ids)}"
         for text, length in zip(ids, lengths, strict=True):
             try:
                 piece = DocPiece.parse(text)
@@ -130,6 +125,17 @@ class TokenTally:
             total = length if piece.total is None else piece.total
             self.pieces += key_digest(piece.key.encode()) + struct.pack("<3Q", piece.offset, length, total)
         return None
+
+
+def _mask_fault(mask: npt.NDArray[Any], seq_lens: npt.NDArray[Any], num_tokens: int) -> str | None:
+    if mask.shape != (num_tokens,) or mask.dtype != np.uint8 or mask.max() > 1:
+        return f"expected a loss mask of {num_tokens:,} times 0 or 1 in uint8, got {mask.dtype} in the shape {mask.shape}"
+    begins = np.concatenate(([0], np.cumsum(seq_lens)))
+    if mask[begins[-1] :].any() or mask[begins[:-1]].any():
+        return "expected a loss mask of 0 at padding and at the first token of each piece, got 1"
+    if not np.logical_or.reduceat(mask, begins[:-1]).all():
+        return "expected something in the loss of every piece, got a mask of zeros"
+    return None
 
 
 def _npy(value: memoryview) -> npt.NDArray[Any]:

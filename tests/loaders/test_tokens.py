@@ -4,13 +4,14 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shardtools.loaders.tokens import block_diagonal_mask, collate_packed, cu_seqlens, document_ids, position_ids
+from shardtools.loaders.tokens import attention_mask, block_diagonal_mask, collate_packed, cu_seqlens, document_ids, position_ids
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it")
 pytestmark = pytest.mark.train
@@ -36,13 +37,13 @@ def test_positions_restart() -> None:
 
 
 def test_the_mask_is_block_diagonal() -> None:
-    assert block_diagonal_mask([2, 1], 4).astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    assert block_diagonal_mask([2, 1], 4, causal=False).astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     assert block_diagonal_mask([2, 2], causal=True).astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
 
 
 @pytest.mark.parametrize("wrong", [[], [0], [2, -1], [2, 0], [1.0], [[1, 2]], [7], [4, 3]])
 def test_lengths_that_are_none(wrong: Any) -> None:
-    for derive in (cu_seqlens, position_ids, document_ids, block_diagonal_mask):
+    for derive in (cu_seqlens, position_ids, document_ids, partial(block_diagonal_mask, causal=True)):
         with pytest.raises(ValueError, match="expected"):
             derive(wrong, 6)
     with pytest.raises(ValueError, match="expected"):
@@ -136,6 +137,7 @@ def test_offsets_make_nested_tensors_that_attend_alike() -> None:
     by_piece = torch.cat([attention(piece[None], piece[None], piece[None], is_causal=True)[0] for piece in pieces])
     rows = flat.reshape(2, 6, 4)
     masks = torch.stack([torch.from_numpy(block_diagonal_mask(row["seq_lens"], 6, causal=True)) for row in ROWS])
+    assert torch.equal(attention_mask(batch, causal=True)[:, 0], masks)
     assert torch.allclose(attention(rows, rows, rows, attn_mask=masks).reshape(12, 4), by_piece, atol=1e-6)
 
 
@@ -173,6 +175,7 @@ def test_the_default_collate_fails_where_ours_does_not() -> None:
     assert collate_packed(samples)["num_seqs"].tolist() == [1, 2]
 
 
-def test_numpy_alone_is_enough_for_the_arrays() -> None:
-    code = "import sys; from shardtools.loaders import tokens; tokens.cu_seqlens([1, 2]); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_of_the_heavy_libraries_only_torch_is_imported() -> None:
+    heavy = ("torchvision", "torchdata", "transformers", "webdataset", "streaming", "PIL", "pyarrow", "tokenizers", "boto3", "ray", "click")
+    code = f"import sys, shardtools.loaders, shardtools.loaders.tokens; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -74,6 +74,14 @@ def test_nothing_to_learn_is_a_bad_sample(tmp_path: Path, pairs: Any) -> None:
     assert [(reject.reason, reject.where) for reject in outcome.rejects] == [("no-assistant-turn", "value 0")]
 
 
+def test_an_answer_of_which_only_the_first_token_of_the_chat_is_left_is_none(tmp_path: Path) -> None:
+    """That token is never in the loss, so the mask would be all zero."""
+    chats.chat_tokenizer(tmp_path, "{% for m in messages %}{{ m.content }}{% endfor %}")
+    outcome = files.run(chats.settled(tmp_path), [chats.messages(("assistant", "a")), chats.messages(("assistant", "the cat"))])
+    assert outcome.keys == [b"d/000001"]
+    assert [reject.reason for reject in outcome.rejects] == ["no-assistant-turn"]
+
+
 def test_long_docs_are_dropped_whole_or_lose_their_end(tmp_path: Path) -> None:
     chats.chat_tokenizer(tmp_path)
     short, long = chats.messages(("user", "a"), ("assistant", "b")), chats.messages(*PAIRS)

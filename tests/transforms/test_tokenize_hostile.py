@@ -37,6 +37,29 @@ def test_bad_texts_cost_nobody_else(tokenizer: Path) -> None:
     assert "at byte 3" in outcome.rejects[3].sentence
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "<unk>"},
+        {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
+    ],
+    ids=["WordLevel", "Unigram"],
+)
+@pytest.mark.parametrize("long_words", [{}, {"max_doc_bytes": "4"}], ids=["whole", "cut"])
+def test_a_text_the_vocabulary_cannot_spell_costs_nobody_else(tmp_path: Path, model: dict[str, object], long_words: dict[str, str]) -> None:
+    path = tmp_path / "tokenizer.json"
+    splitter = {"type": "Whitespace"}
+    path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": splitter, "model": model}), "utf-8")
+    outcome = files.run(files.settled(path, eos="none", **long_words), ["a b", "a c", "b\nz", "b\na"])
+    assert outcome.keys == [b"d/000000", b"d/000003"]
+    assert outcome.ids == [[0, 1], [1, 0]]
+    assert [(reject.reason, reject.where) for reject in outcome.rejects] == [
+        ("not-in-vocabulary", "value 1"),
+        ("not-in-vocabulary", "value 2"),
+    ]
+    assert outcome.rejects[0].head == b"a c"
+
+
 def test_forged_tokens_are_text_and_counted(tokenizer: Path) -> None:
     reference = Tokenizer.from_file(str(tokenizer))
     text = f"a {THINK}b</think> {EOS}{EOS} <think"
