@@ -81,7 +81,7 @@ class RunWords:
     option("--world-size", metavar="W,...", help="Numbers of ranks. [default: 1,2,4,...; 1,2 when live]"),
     option("--num-workers", metavar="N,...", help="DataLoader workers of a rank. [default: 0,1,2,4,...; 2 when live]"),
     option("--live", is_flag=True, help="Run the reader in real processes, too."),
-    option("--reader", metavar="NAME", help="Run this reader: webdataset or streaming. [default: by the format]"),
+    option("--reader", metavar="NAME", help="Run this reader: webdataset, streaming or shardtools. [default: by the format]"),
     option("--dataset", metavar="PKG.MOD:FACTORY", help="Run your own dataset or DataLoader, made by FACTORY(uri)."),
     option("--id", metavar="PKG.MOD:FUNCTION", help="The id of an item. [default: its __key__, key or id]"),
     into="delivery",

@@ -10,6 +10,8 @@ from shardtools.sample import Batch, Field, RejectSink
 from shardtools.storage import ObjectWriter
 
 if TYPE_CHECKING:  # packing to WDS does without numpy
+    from mmap import mmap
+
     import numpy as np
     import numpy.typing as npt
 
@@ -133,6 +135,15 @@ class Columns(NamedTuple):
     """Every sample has the same fields, and its values follow each other without a gap."""
 
 
+class Rows(Protocol):
+    """The samples of one shard by their place in it."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, i: int) -> dict[str, Any]:
+        """``__key__`` (str; the row's number where keys are not stored) and the fields' stored bytes. Raises DamagedShardError."""
+
+
 class UnprovenError(Exception):
     """The quick look at a shard cannot say that it is sound: the slow one has to say what is wrong, if anything is."""
 
@@ -198,6 +209,13 @@ class ShardFormat(Protocol):
 
     def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
         """Parse a whole (uncompressed) shard strictly. Raises DamagedShardError at the first byte that breaks the format."""
+
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> Rows:
+        """The samples of a whole (uncompressed) shard, each read when it is asked for.
+
+        ``offsets`` is where each begins, and the end of the last; None: as the shard itself tells, which for some formats takes
+        a look at all of it. Raises DamagedShardError.
+        """
 
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         """The samples of a shard that may be damaged in any way; every fault is reported, and reading goes on where it can.

@@ -10,17 +10,21 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import zstandard
 
 from shardtools.errors import UsageError
 from shardtools.formats import MAX_MDS_BYTES, MDS_INDEX_NAME, Audit, Columns, ShardFacts, StoredSample, _mds_audit, _mds_columns, _values
+from shardtools.formats._mds_access import MdsAccess
 from shardtools.formats._mds_rows import MdsEncoder
 from shardtools.formats._mds_shard import MdsShardFile, ShardHeader, parse_header, split_row
 from shardtools.formats._mds_values import codec
 from shardtools.sample import Field
 from shardtools.storage import ObjectWriter
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 _HASHES = ("sha1", "xxh64")
 
@@ -87,6 +91,9 @@ class Mds:
             values = split_row(shard, int(offsets[i]), int(offsets[i + 1]), names, sizes)
             key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column else f"{i:08d}"
             yield StoredSample(key, int(offsets[i]), values)
+
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> MdsAccess:
+        return MdsAccess(shard, self.key_column)
 
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         return _mds_audit.samples(shard, audit, self.key_column)

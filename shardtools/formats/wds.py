@@ -1,34 +1,34 @@
 """WebDataset: samples as runs of tar members that share a key. Source: github.com/webdataset/webdataset, README."""
 
 import hashlib
-import json
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar
-
-import orjson
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardtools import keys
 from shardtools.errors import UsageError
 from shardtools.formats import (
-    MEMBER_ENCODINGS,
     Audit,
     Chunk,
     Columns,
     ShardFacts,
     StoredSample,
+    UnprovenError,
     _pieces,
     _tar,
     _text_values,
     _wds_audit,
     joined_names,
 )
+from shardtools.formats._wds_rows import WdsRows
+from shardtools.formats._wds_values import to_bytes
 from shardtools.sample import Batch, Field, Reject, RejectSink, brief
 from shardtools.storage import ObjectWriter
 
-_PYTHON_TYPES = {"str": (str,), "int": (int,), "float64": (int, float), "uint8": (bool,)}
+if TYPE_CHECKING:
+    from mmap import mmap
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,21 @@ class Wds:
         if values:
             yield StoredSample(key, offset, values)
 
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> WdsRows:
+        return WdsRows(shard, self._offsets(memoryview(shard)) if offsets is None else offsets)
+
+    def _offsets(self, shard: memoryview) -> "array[int]":
+        """Of an archive nobody has looked at yet."""
+        offsets, audit = array("Q"), Audit(lambda _: None)
+        try:
+            for columns in self.columns(shard, audit):
+                offsets.extend(columns.offsets)
+        except UnprovenError:
+            offsets = array("Q", (sample.offset for sample in self.stored_samples(shard)))
+            audit.data_end = len(shard)  # nothing begins behind the last sample
+        offsets.append(audit.data_end)
+        return offsets
+
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         return _wds_audit.samples(shard, audit)
 
@@ -108,7 +123,7 @@ class WdsEncoder:
                     f"expected a tar field of lower-case letters, digits, _ and inner dots, got {field.name!r}; "
                     "rename it with --map or --fields"
                 )
-        self._columns = [(f, b"." + f.name.encode(), _to_bytes(f)) for f in sorted(fields, key=lambda f: f.name)]
+        self._columns = [(f, b"." + f.name.encode(), to_bytes(f)) for f in sorted(fields, key=lambda f: f.name)]
         self._all_fields = joined_names([field.name for field, _, _ in self._columns])
         limit = self.max_budget_bytes if shard_bytes is None else shard_bytes
         self.budget_bytes = limit - limit % _tar.RECORD - 2 * _tar.BLOCK
@@ -187,43 +202,6 @@ class WdsShardFile:
             self._output.write(block)
         self._pending = []
         self._pending_bytes = 0
-
-
-def _to_bytes(field: Field) -> Callable[[Any], bytes | None]:
-    """How a value that is not bytes yet becomes the member's bytes; None where it cannot."""
-    by_name = MEMBER_ENCODINGS.get(field.name.rpartition(".")[2])
-    if by_name == "int" and "." not in field.name:
-        # Readers take these members through int().
-        return lambda value: _text(value) if type(value) is int else None
-    if "json" in (field.encoding, by_name):
-        return _dump_json
-    kinds = _PYTHON_TYPES.get(field.encoding, ())
-    return lambda value: _text(value) if type(value) in kinds else None
-
-
-def _text(value: str | float) -> bytes | None:
-    if type(value) is int:
-        return b"%d" % value
-    if type(value) is not str:
-        return orjson.dumps(value)
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        return None
-
-
-def _dump_json(value: Any) -> bytes | None:
-    """Compact JSON; None for null, and for text that is no Unicode."""
-    if value is None:
-        return None
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        # Numbers above 64 bits.
-        try:
-            return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-        except ValueError:
-            return None
 
 
 def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | None) -> Reject:

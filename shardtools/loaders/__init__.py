@@ -1,1 +1,8 @@
-"""The training side: what a torch ``DataLoader`` needs to read a dataset."""
+"""The training side: datasets for a torch ``DataLoader`` that never repeat, never lose, and go on where they stopped."""
+
+from shardtools.loaders._dataset import ShardedDataset
+from shardtools.loaders._map import MapDataset
+from shardtools.loaders._open import open_dataset
+from shardtools.loaders._options import LoaderOptions
+
+__all__ = ["LoaderOptions", "MapDataset", "ShardedDataset", "open_dataset"]

@@ -20,8 +20,11 @@ from shardtools.sources._lines import Place, Places, line_blocks
 from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, nested_column, parse_mappings
 from shardtools.sources._settle import settle_layout
 from shardtools.sources._streams import DamagedStreamError, Window
+from shardtools.sources._text_files import TextFile, text_files
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
 from shardtools.units import parse_bytes
+
+__all__ = ["LINE_SUFFIXES", "Jsonl", "TextFile", "text_files"]
 
 _SHOWN_FIELDS = 8
 

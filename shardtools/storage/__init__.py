@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from shardtools import plugins
 from shardtools.errors import StorageError
@@ -34,6 +34,8 @@ class Storage(Protocol):
     """
 
     uri: str
+    is_local: ClassVar[bool]
+    """Objects lie on this machine at their ``local_path``."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Durably store a whole object unless the name is taken; False if it is."""
@@ -77,6 +79,9 @@ class Storage(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove an object or a folder of them. No error if it is gone already."""
+
+    def fetch(self, name: str, path: str) -> None:
+        """Copy a whole object into a new file of this machine."""
 
     def local_path(self, name: str) -> str:
         """A path on this machine at which the object's bytes can be mapped."""

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from shardtools.errors import StorageError
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME
 from shardtools.storage import is_safe_name, one_sentence, sentence_of
+from shardtools.storage._folders import make_folders, remove_tree, sync_folder
 
 _T = TypeVar("_T")
 _HASH_BLOCK_BYTES = 1 << 20
@@ -30,27 +31,29 @@ class Local:
 
     uri: str
 
+    is_local: ClassVar[bool] = True
+
     def create(self, name: str, data: bytes) -> bool:
         path = self.local_path(name)
         temporary = self._write_temporary(data)
         with one_sentence("create", path):
-            _make_folders(os.path.dirname(path))
+            make_folders(os.path.dirname(path))
             try:
                 os.link(temporary, path)
             except FileExistsError:
                 return False
             finally:
                 os.unlink(temporary)
-            _sync_folder(path)
+            sync_folder(path)
         return True
 
     def put(self, name: str, data: bytes) -> None:
         path = self.local_path(name)
         temporary = self._write_temporary(data)
         with one_sentence("write", path):
-            _make_folders(os.path.dirname(path))
+            make_folders(os.path.dirname(path))
             os.replace(temporary, path)
-            _sync_folder(path)
+            sync_folder(path)
 
     def get(self, name: str) -> bytes | None:
         path = self.local_path(name)
@@ -92,7 +95,7 @@ class Local:
     def move(self, source: str, target: str) -> bool:
         old, new = self.local_path(source), self.local_path(target)
         with one_sentence("move", new):
-            _make_folders(os.path.dirname(new))
+            make_folders(os.path.dirname(new))
             try:
                 os.replace(old, new)
             except FileNotFoundError:
@@ -104,12 +107,12 @@ class Local:
 
     def sync_names(self) -> None:
         with one_sentence("write", self.uri):
-            _sync_folder(self.local_path(MANIFEST_NAME))
+            sync_folder(self.local_path(MANIFEST_NAME))
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         with one_sentence("open", self.uri):
-            _make_folders(self.uri)
+            make_folders(self.uri)
             # The folder itself is locked: a lock file would be left over, or removed under another run's hands.
             fd = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -128,7 +131,11 @@ class Local:
             except (IsADirectoryError, PermissionError):
                 if not os.path.isdir(path):
                     raise
-                _remove_tree(path)
+                remove_tree(path)
+
+    def fetch(self, name: str, path: str) -> None:
+        with one_sentence("copy", self.local_path(name)):
+            shutil.copyfile(self.local_path(name), path)
 
     def local_path(self, name: str) -> str:
         # Names also come from manifests of unknown origin.
@@ -169,7 +176,7 @@ class LocalWriter:
         self._path = path
         self.spool_folder = os.path.dirname(path)
         with one_sentence("create", path):
-            _make_folders(self.spool_folder)
+            make_folders(self.spool_folder)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
 
     def write(self, data: bytes) -> None:
@@ -217,32 +224,6 @@ def _lock(fd: int, path: str) -> None:
             return  # a file system without such locks
 
 
-def _make_folders(path: str) -> None:
-    """Make a folder and those above it; a new one survives a loss of power like the files that will be in it."""
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for folder in reversed(missing):
-        # Another run may be making it too.
-        with suppress(FileExistsError):
-            os.mkdir(folder)
-        _sync_folder(folder)
-
-
-def _remove_tree(path: str) -> None:
-    # Another run may still be writing into the folder; what it leaves, it removes itself.
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def _ignore_missing(action: Callable[[], _T]) -> None:
     with suppress(FileNotFoundError):
         action()
-
-
-def _sync_folder(path: str) -> None:
-    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,15 +1,18 @@
 """Stops rows of tokens that look sound and are not what packing made: forged so that digests, counts and offsets all agree."""
 
+import io
 import json
 import random
 import struct
 
+import numpy as np
 import pytest
 
 from shardtools.build.order import OrderWords, order_of
 from shardtools.build.run import build
 from shardtools.sources import resolve_inputs
 from shardtools.verify import VerifyOptions, verify
+from shardtools.verify._token_rows import TokenRules, TokenTally
 
 SEQ_LEN = 32
 
@@ -158,3 +161,44 @@ def test_tokens_that_vanish_between_the_transforms(packed, edit_manifest):
 
     edit_manifest(folder, change)
     assert kinds(folder) == {"token-ledger"}
+
+
+def npy(values, dtype):
+    file = io.BytesIO()
+    np.save(file, np.array(values, dtype))
+    return memoryview(file.getvalue())
+
+
+SOUND = {
+    "tokens.npy": npy([5, 6, 7, 0], "uint16"),
+    "seq_lens.npy": npy([3], "int32"),
+    "loss_mask.npy": npy([0, 0, 1, 0], "uint8"),
+    "doc_ids.json": memoryview(b'["a"]'),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, None),
+        ({"loss_mask.npy": None}, "every column"),
+        ({"doc_ids.json": None}, "every column"),
+        ({"doc_ids.json": memoryview(b"[")}, "every column"),
+        ({"doc_ids.json": memoryview(b'"a"')}, "a document id for each of 1 pieces"),
+        ({"seq_lens.npy": npy([3], "int64")}, "seq_lens of int32"),
+        ({"seq_lens.npy": npy([[3]], "int32")}, "one-dimensional seq_lens"),
+        ({"loss_mask.npy": npy([0, 0, -1, 0], "int8")}, "in uint8"),
+        ({"loss_mask.npy": npy([0, 0, 0, 0], "uint8")}, "a mask of zeros"),
+        ({"loss_mask.npy": npy([0, 0, 1, 1], "uint8")}, "0 at padding"),
+        ({"tokens.npy": npy([5, 6, 7, 10], "uint16")}, "ids from 0 to 9"),
+    ],
+)
+def test_a_row_in_tar_members(change, says):
+    rules = TokenRules(seq_len=4, dtype="uint16", max_id=9, has_mask=True, has_doc_ids=True, loses=False)
+    tally = TokenTally(rules, None, None)  # what they know of MDS columns is not asked for
+    problem = tally.add({name: value for name, value in {**SOUND, **change}.items() if value is not None})
+    if says is None:
+        assert problem is None
+        assert dict(tally.counts) == {"rows": 1, "pieces": 1, "tokens-stored": 3, "padding": 1}
+    else:
+        assert problem is not None and says in problem

@@ -5,7 +5,7 @@ import importlib.util
 from shardtools.errors import UsageError
 from shardtools.verify.delivery._arithmetic import check_arithmetic
 from shardtools.verify.delivery._grid import arithmetic_cells, refuse_unbounded
-from shardtools.verify.delivery._live import READER_OF, check_live
+from shardtools.verify.delivery._live import OWN_READER, READER_OF, check_live
 from shardtools.verify.delivery._names import refuse_unknown_names
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
@@ -20,8 +20,9 @@ def check_delivery(stored: Stored, options: DeliveryOptions, findings: Findings)
     Raises UsageError as ``refuse_impossible``, but for names, which are looked up there alone.
     """
     _refuse_options(options, stored.dataset.format_name)
-    if options.factory is not None:
-        return check_live(stored, options, findings)  # whose arithmetic nobody knows
+    if options.factory is not None or options.reader == OWN_READER:
+        # Whose arithmetic nobody knows; of ours it would be its own witness.
+        return check_live(stored, options, findings)
     proof = check_arithmetic(stored, arithmetic_cells(options), findings)
     if not options.is_live:
         return Proof(proof.proved, (*proof.not_proved, "what real reader processes deliver (--live)"))
@@ -53,9 +54,10 @@ def _refuse_options(options: DeliveryOptions, format_name: str) -> None:
 def _refuse_reader(options: DeliveryOptions, format_name: str) -> None:
     if options.factory is not None and options.reader is not None:
         raise UsageError("expected --reader or --dataset, got both; give the one that is to be run")
-    if options.reader not in (None, *READER_OF.values()):
-        raise UsageError(f"expected {' or '.join(READER_OF.values())} for --reader, got {options.reader!r}; name your own by --dataset")
-    fitting = READER_OF.get(format_name)
+    known = (*READER_OF.values(), OWN_READER)
+    if options.reader not in (None, *known):
+        raise UsageError(f"expected {' or '.join(known)} for --reader, got {options.reader!r}; name your own by --dataset")
+    fitting = OWN_READER if options.reader == OWN_READER else READER_OF.get(format_name)
     if options.factory is None and options.reader not in (None, fitting):
         raise UsageError(f"expected the reader of {format_name}, {fitting}, got {options.reader}; leave --reader out")
     needed = {"torch"} if options.factory is not None or fitting is None else {"torch", fitting}

@@ -23,6 +23,9 @@ from shardtools.verify.options import DeliveryOptions
 from shardtools.verify.stored import Proof, Stored, digest_of, places
 
 READER_OF = {"wds": "webdataset", "mds": "streaming"}
+"""The reference reader of each format."""
+OWN_READER = "shardtools"
+"""The loaders of this package, for every format."""
 
 _MAX_BATCH = 32
 _ORDER_SAMPLES = 200

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
+from shardtools.loaders import open_dataset
 from shardtools.verify.delivery._batches import CollateIds, CollateTagged, Delivered, collated
 from shardtools.verify.delivery._ids import MisuseError, ids_finder, named_object
 from shardtools.verify.delivery._spec import RankReport, RunSpec
@@ -31,6 +32,9 @@ def open_loading(spec: RunSpec, rank: int) -> Loading:
         return _webdataset(spec)
     if spec.reader == "streaming":
         return _dataset_loading(_streaming_dataset(spec), spec, rank)
+    if spec.reader == "shardtools":
+        # Rank and world are those of the group.
+        return _dataset_loading(open_dataset(spec.uri, batch_size=spec.batch_size, shuffle=True, seed=1), spec, rank)
     assert spec.factory is not None
     factory = named_object(spec.factory, "--dataset")
     if spec.is_mosaic and importlib.util.find_spec("streaming") is not None:

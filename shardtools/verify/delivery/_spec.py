@@ -28,7 +28,7 @@ class RunSpec:
     num_samples: int
     """Stored in the dataset."""
     reader: str | None
-    """``webdataset`` or ``streaming``; None with ``factory``."""
+    """``webdataset``, ``streaming`` or ``shardtools``; None with ``factory``."""
     factory: str | None
     id_of: str | None
     id_names: tuple[str, ...]

@@ -1,0 +1,151 @@
+"""What there is to read, shard by shard, and single samples of it. A catalog opens a shard when a sample of it is asked for."""
+
+import hashlib
+import mmap
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shardtools.datasets import Dataset, Shard
+from shardtools.errors import DamagedShardError, ShardtoolsError, UsageError
+from shardtools.formats import Rows
+from shardtools.loaders._cache import ShardCache
+from shardtools.manifest import OFFSETS_NAME
+
+Counts = npt.NDArray[np.int64]
+
+_OPEN_SHARDS = 64
+"""Every open shard holds a file descriptor, and a process has few of them."""
+
+
+class Catalog(Protocol):
+    """Picklable; workers open shards of their own."""
+
+    digest: str
+    """Of what positions depend on."""
+    counts: Counts
+    """[shards]: how many samples each shard has."""
+    field_encodings: dict[str, str]
+    """In MDS's words, for fields that are known beforehand."""
+
+    @property
+    def num_samples(self) -> int:
+        """In all shards."""
+
+    def name(self, shard: int) -> str:
+        """For messages."""
+
+    def row(self, shard: int, row: int) -> dict[str, Any]:
+        """One sample: ``__key__`` and the stored bytes of its fields. Raises DamagedShardError, StorageError."""
+
+    def key(self, shard: int, row: int) -> str:
+        """The key of one sample."""
+
+    def expect(self, shards: list[int]) -> None:
+        """Shards that will be asked for soon: what takes time to fetch may be fetched meanwhile."""
+
+
+class Shards:
+    """The shards of a dataset, ours or foreign. Where no count is recorded, as for foreign tars, all headers are read once."""
+
+    def __init__(self, dataset: Dataset, cache: ShardCache) -> None:
+        self._dataset = dataset
+        self._cache = cache
+        self._shards = dataset.shards
+        self._open: dict[int, Rows] = {}
+        self._offsets: npt.NDArray[np.uint64] | None = None
+        self._found: dict[int, Any] = {}
+        """Offsets of shards whose samples were counted here."""
+        self.field_encodings = {field.name: field.encoding for field in dataset.fields}
+        self.counts = np.array([self._count(i) for i in range(len(self._shards))], np.int64)
+        if not self.counts.sum():
+            raise UsageError(f"expected a dataset with samples, got none in {dataset.uri}")
+        self._offsets_at = np.concatenate(([0], np.cumsum(self.counts + 1)))
+        identity = repr([(shard.name, shard.num_bytes, int(count)) for shard, count in zip(self._shards, self.counts, strict=True)])
+        self.digest = hashlib.sha256(identity.encode()).hexdigest() if dataset.manifest is None else dataset.manifest.plan_digest
+
+    @property
+    def num_samples(self) -> int:
+        return int(self.counts.sum())
+
+    def name(self, shard: int) -> str:
+        return f"{self._dataset.uri}/{self._shards[shard].name}"
+
+    def row(self, shard: int, row: int) -> dict[str, Any]:
+        rows = self._open.get(shard)
+        sample = (self._opened(shard) if rows is None else rows).row(row)
+        if self._shards[shard].is_keyless:
+            sample["__key__"] = f"{shard:05d}/{sample['__key__']}"
+        return sample
+
+    def key(self, shard: int, row: int) -> str:
+        return str(self.row(shard, row)["__key__"])
+
+    def expect(self, shards: list[int]) -> None:
+        """Does nothing yet for shards on this machine."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}, "_offsets": None}
+
+    def _count(self, i: int) -> int:
+        recorded = self._shards[i].num_samples
+        if recorded is not None:
+            return recorded
+        try:
+            rows = self._shards[i].format.rows(self._mapped(self._shards[i]), None)
+        except DamagedShardError as damage:
+            raise _damaged(self.name(i), damage) from None
+        self._found[i] = getattr(rows, "offsets", None)
+        return len(rows)
+
+    def _opened(self, i: int) -> Rows:
+        """Raises DamagedShardError for a shard that does not hold what was promised."""
+        shard = self._shards[i]
+        rows = shard.format.rows(self._mapped(shard), self._known_offsets(i))
+        if len(rows) != self.counts[i]:
+            raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
+        while len(self._open) >= _OPEN_SHARDS:
+            del self._open[next(iter(self._open))]
+        self._open[i] = rows
+        return rows
+
+    def _known_offsets(self, i: int) -> Any:
+        """Of the samples of one shard, from the file that holds those of all shards; None where the shard itself has to tell."""
+        manifest = self._dataset.manifest
+        if i in self._found or manifest is None or OFFSETS_NAME not in manifest.sizes() or self._shards[i].format.index_name is not None:
+            return self._found.get(i)
+        if self._offsets is None:
+            self._offsets = np.frombuffer(self._dataset.stored_file(OFFSETS_NAME), "<u8")
+        found = self._offsets[self._offsets_at[i] : self._offsets_at[i + 1]]
+        if len(found) != self.counts[i] + 1:
+            raise ShardtoolsError(
+                f"expected {OFFSETS_NAME} of {self._dataset.uri} to hold the places of all samples, got too few; "
+                "shardtools index makes it anew"
+            )
+        return found
+
+    def _mapped(self, shard: Shard) -> "mmap.mmap | bytes":
+        """The uncompressed shard in memory, read on demand; from the cache where it is not on this machine as it is."""
+        storage = self._dataset.storage
+        is_here = shard.compression is None and storage.is_local
+        view = self._dataset.stored_file(shard.name) if is_here else self._cached(shard)
+        found = view.obj
+        return found if isinstance(found, mmap.mmap) else bytes(view)
+
+    def _cached(self, shard: Shard) -> memoryview:
+        storage = self._dataset.storage
+
+        def make(path: str) -> None:
+            if shard.compression is None:
+                storage.fetch(shard.name, path)
+                return
+            with open(path, "wb") as out:
+                out.write(self._dataset.unpacked(shard, self._dataset.stored_file(shard.name)))
+
+        with self._cache.open(f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{shard.compression}", make) as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _damaged(name: str, damage: DamagedShardError) -> ShardtoolsError:
+    return ShardtoolsError(f"expected sound shards, got {name} with this fault: {damage}; shardtools verify names all of them")

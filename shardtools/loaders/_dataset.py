@@ -1,0 +1,198 @@
+"""The IterableDataset: positions of the epoch, found in shards, decoded, counted."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.utils.data import IterableDataset, get_worker_info
+
+from shardtools.errors import BadSampleError, DamagedShardError, ShardtoolsError, UsageError
+from shardtools.loaders._catalog import Catalog
+from shardtools.loaders._map import MapDataset
+from shardtools.loaders._options import LoaderOptions
+from shardtools.loaders._order import Order
+from shardtools.loaders._shared import Shared
+from shardtools.loaders._state import Place, as_state, loader_state, parse_state, position_of
+from shardtools.loaders._world import World
+from shardtools.loaders.decoders import Decode
+
+_LOG = logging.getLogger("shardtools.loaders")
+_CHUNK_SAMPLES = 512
+
+
+class ShardedDataset(IterableDataset[Any]):
+    """Samples of one rank, each with ``__key__`` and its fields, split over the workers of a ``DataLoader`` batch by batch.
+
+    The DataLoader's ``batch_size`` must be the one the dataset was opened with. The order is a function of (seed, epoch); the
+    place in it is set by ``set_epoch`` and ``load_state_dict``, which reach workers that live on, too. One pass takes up the
+    place that was loaded; the pass after it starts at the beginning.
+    """
+
+    def __init__(self, catalog: Catalog, world: World, seed: int | None, decode: Decode | None, options: LoaderOptions) -> None:
+        self._catalog = catalog
+        self._world = world
+        self._seed = seed
+        self._decode = decode
+        self._options = options
+        self._shared = Shared()
+        self._order: Order | None = None
+        self._place: Place | None = None
+        """Where the pass this process is in was begun."""
+        self._num_given = 0
+        """Samples of its reader's stream that are had by now."""
+        self._loaded: Place | None = None
+        """Of this worker alone, from a StatefulDataLoader."""
+
+    @property
+    def epoch(self) -> int:
+        return self._shared.epoch
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """Bad samples of this epoch by reason, of all workers of this rank."""
+        return dict(self._shared.bad)
+
+    def set_epoch(self, epoch: int) -> None:
+        """What the next pass reads.
+
+        The present epoch is gone on with where ``load_state_dict`` left it; another starts at its beginning.
+        """
+        if not 0 <= epoch < 2**63:
+            raise UsageError(f"expected an epoch of 0 or more, got {epoch}")
+        if epoch != self._shared.epoch:
+            self._shared.set(epoch, 0, 0)
+            self._shared.set_bad({})
+
+    def __len__(self) -> int:
+        """How many samples this rank reads from where the present epoch starts."""
+        return self._world.num_samples(self._catalog.num_samples - self._shared.start)
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        index, num_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        epoch, (start, skip) = self._shared.epoch, self._shared.begin()
+        if skip and num_workers > 1:
+            raise UsageError("expected a place between two batches for several workers, got one inside a batch; use num_workers=0")
+        if self._loaded is not None:
+            epoch, start, skip, self._loaded = self._loaded.epoch, self._loaded.start, self._loaded.num_samples, None
+        self._place, self._num_given = Place(epoch, start, skip, index, num_workers), skip
+        return self._samples(self._place)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process stands: for ``StatefulDataLoader``, or where the dataset is iterated without workers."""
+        if self._place is not None:
+            return self._state(self._place._replace(num_samples=self._num_given))
+        return self._state(self._loaded or Place(self._shared.epoch, self._shared.start, self._shared.skip))
+
+    def state_at(self, num_batches: int) -> dict[str, Any]:
+        """Where the epoch stands once this pass gave ``num_batches`` batches: for a plain ``DataLoader``, which reads ahead.
+
+        Counted from where the pass started, that is from the place that was loaded.
+        """
+        if num_batches < 0:
+            raise UsageError(f"expected a number of batches of 0 or more, got {num_batches}")
+        return self._state(Place(self._shared.epoch, self._shared.start, self._shared.skip + num_batches * self._world.batch_size))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there: a state of this dataset or of a ``StatefulDataLoader`` around it, from any world and number of workers.
+
+        Raises UsageError for the state of another dataset, seed or order.
+        """
+        place, world, bad = parse_state(loader_state(state), self._identity)
+        self._place = None
+        if get_worker_info() is not None:
+            self._loaded = place
+            return
+        self._shared.set_bad(bad)
+        is_inside = place.num_samples % world.batch_size and place.num_samples < world.num_samples(self._catalog.num_samples - place.start)
+        if is_inside and world == self._world and place.num_workers == 1:
+            self._shared.set(place.epoch, place.start, place.num_samples)
+        else:
+            self._shared.set(place.epoch, position_of(place, world, self._catalog.num_samples), 0)
+
+    def as_map(self) -> MapDataset:
+        """The same samples, decoded alike, by index or key."""
+        return MapDataset(self._catalog, self._decode)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What a state must be of, or its positions are others."""
+        return {
+            "dataset": self._catalog.digest,
+            "num_positions": self._catalog.num_samples,
+            "seed": self._seed,
+            "block_shards": self._block_shards,
+        }
+
+    @property
+    def _block_shards(self) -> int | None:
+        """None where nothing is shuffled."""
+        return None if self._seed is None else self._options.block_shards
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        return as_state(place, self._world, self._identity, self._shared.bad)
+
+    def _order_of(self, epoch: int) -> Order:
+        if self._order is None or self._order.epoch != epoch:
+            self._order = Order(self._catalog.counts, self._block_shards, self._seed or 0, epoch)
+        return self._order
+
+    def _samples(self, place: Place) -> Iterator[Any]:
+        """This reader's samples, a batch at a time, its own after every ``num_workers``."""
+        world, num_positions, order = self._world, self._catalog.num_samples, self._order_of(place.epoch)
+        first, inside = divmod(place.num_samples, world.batch_size)
+        total = world.num_batches(num_positions - place.start)
+        batches = range(place.worker + first * place.num_workers, total, place.num_workers)
+        at_once = max(1, _CHUNK_SAMPLES // world.batch_size)
+        for i in range(0, len(batches), at_once):
+            positions = world.positions(place.start, num_positions, np.array(batches[i : i + at_once], np.int64))
+            shards, rows = (found.tolist() for found in order.locate(positions))
+            for begin in range(0, len(shards), world.batch_size):
+                places = list(zip(shards, rows, strict=True))[begin : begin + world.batch_size]
+                for sample in self._batch(places)[inside:]:
+                    self._num_given += 1
+                    yield sample
+                inside = 0
+
+    def _batch(self, places: list[tuple[int, int]]) -> list[Any]:
+        """The samples at these places. A bad one's place is taken by its neighbour, so that all ranks stay in step."""
+        samples: list[Any] = []
+        bad: list[int] = []
+        read, decode = self._catalog.row, self._decode
+        for shard, row in places:
+            sample: Any = None
+            try:
+                sample = read(shard, row)
+                if decode is not None:
+                    sample = decode(sample)
+            except (ShardtoolsError, OSError) as error:
+                if not isinstance(error, DamagedShardError):
+                    raise
+                self._set_aside("damaged", shard, row, error)
+                bad.append(len(samples))
+            except Exception as error:
+                self._set_aside("undecodable", shard, row, error)
+                bad.append(len(samples))
+            samples.append(sample)
+        return _with_neighbours(samples, bad) if bad else samples
+
+    def _set_aside(self, reason: str, shard: int, row: int, error: Exception) -> None:
+        """Counts a bad sample. Raises BadSampleError where that is one too many."""
+        where = f"sample {row:,} of {self._catalog.name(shard)}"
+        sentence = f"expected a sound sample, got one that is {reason}: {where}: {type(error).__name__}: {error}"
+        num_bad, budget = self._shared.count_bad(reason), self._options.max_bad
+        if not budget.allows(num_bad, self._catalog.num_samples):
+            tolerate = "restore the shard" if reason == "damaged" else "mend the decoder or the sample"
+            raise BadSampleError(f"{sentence}; {tolerate}, or tolerate some with max_bad") from error
+        _LOG.warning("%s; set aside, its place in the batch is taken by a neighbour", sentence)
+
+
+def _with_neighbours(samples: list[Any], bad: list[int]) -> list[Any]:
+    sound = [i for i in range(len(samples)) if i not in set(bad)]
+    if not sound:
+        raise BadSampleError(f"expected a sound sample among the {len(samples)} of a batch, got none; verify the dataset")
+    for i in bad:
+        before = [j for j in sound if j < i]
+        samples[i] = samples[before[-1] if before else sound[0]]
+    return samples

@@ -1,0 +1,96 @@
+"""JSON lines as a catalog: every file is a shard, every line that is not blank a sample with the one field ``json``."""
+
+import hashlib
+import mmap
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardtools.errors import UsageError
+from shardtools.loaders._cache import ShardCache
+from shardtools.sources.jsonl import TextFile
+
+_WINDOW_BYTES = 16 << 20
+_BLANK = b" \t\r"
+
+
+class LineFiles:
+    """Finds where lines begin by reading all text once, about 1 GB/s: what is read often is better packed. Memory: 8 bytes a line."""
+
+    def __init__(self, files: list[TextFile], cache: ShardCache) -> None:
+        self.field_encodings = {"json": "json"}
+        self._files = files
+        self._cache = cache
+        self._texts: dict[int, mmap.mmap | bytes] = {}
+        self._offsets = [_line_offsets(self._text(i)) for i in range(len(files))]
+        self._texts.clear()
+        self.counts = np.array([len(offsets) for offsets in self._offsets], np.int64)
+        identity = [(file.prefix, file.num_bytes, int(count)) for file, count in zip(files, self.counts, strict=True)]
+        self.digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+        if not self.counts.sum():
+            raise UsageError(f"expected at least one JSON line, got only blank ones in {files[0].path}")
+
+    @property
+    def num_samples(self) -> int:
+        return int(self.counts.sum())
+
+    def name(self, shard: int) -> str:
+        return self._files[shard].path
+
+    def row(self, shard: int, row: int) -> dict[str, Any]:
+        text = self._text(shard)
+        begin = int(self._offsets[shard][row])
+        end = text.find(b"\n", begin)
+        line = text[begin:] if end < 0 else text[begin:end]
+        return {"__key__": self._files[shard].key(begin), "json": line.rstrip(b"\r")}
+
+    def key(self, shard: int, row: int) -> str:
+        return self._files[shard].key(int(self._offsets[shard][row]))
+
+    def expect(self, shards: list[int]) -> None:
+        """Files on this machine need no fetching."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_texts": {}}
+
+    def _text(self, shard: int) -> "mmap.mmap | bytes":
+        text = self._texts.get(shard)
+        if text is None:
+            file = self._files[shard]
+            text = self._texts[shard] = _mapped(file, self._cache)
+        return text
+
+
+def _mapped(file: TextFile, cache: ShardCache) -> "mmap.mmap | bytes":
+    def make(path: str) -> None:
+        with open(path, "wb") as out:
+            for piece in file.text():
+                out.write(piece)
+
+    def opened() -> IO[bytes]:
+        return cache.open(f"{file.path}\0{file.num_bytes}", make) if file.is_compressed else open(file.path, "rb")
+
+    with opened() as stored:
+        if not stored.seek(0, 2):
+            return b""
+        return mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _line_offsets(text: "mmap.mmap | bytes") -> npt.NDArray[np.int64]:
+    """Where each line that is not blank begins."""
+    data = np.frombuffer(text, np.uint8)
+    ends = [np.flatnonzero(data[i : i + _WINDOW_BYTES] == ord("\n")) + i for i in range(0, len(data), _WINDOW_BYTES)]
+    begins = np.concatenate([np.zeros(1, np.int64), *(end + 1 for end in ends)])
+    begins = begins[begins < len(data)]
+    # Few lines begin with white space; only they may be blank.
+    suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(_BLANK + b"\n", np.uint8)))
+    blank = np.fromiter(_blank(text, begins[suspects]), bool, len(suspects))
+    return np.delete(begins, suspects[blank])
+
+
+def _blank(text: "mmap.mmap | bytes", begins: npt.NDArray[np.int64]) -> Iterator[bool]:
+    for begin in begins.tolist():
+        end = text.find(b"\n", begin)
+        yield not text[begin : end if end >= 0 else len(text)].strip(_BLANK)

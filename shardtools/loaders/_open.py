@@ -1,0 +1,77 @@
+"""From a URI to a dataset that torch can iterate."""
+
+import os
+
+import torch.distributed
+
+from shardtools import datasets
+from shardtools.errors import UsageError
+from shardtools.loaders._cache import ShardCache
+from shardtools.loaders._catalog import Catalog, Shards
+from shardtools.loaders._dataset import ShardedDataset
+from shardtools.loaders._lines import LineFiles
+from shardtools.loaders._options import LoaderOptions
+from shardtools.loaders._world import World
+from shardtools.loaders.decoders import Decode, decoder_of
+from shardtools.manifest import MANIFEST_NAME
+from shardtools.sources import resolve_inputs
+from shardtools.sources.jsonl import LINE_SUFFIXES, text_files
+
+_MAX_SEED = 2**64
+
+
+def open_dataset(
+    uri: str,
+    *,
+    batch_size: int = 1,
+    shuffle: bool = False,
+    seed: int = 0,
+    decode: str | Decode | None = None,
+    options: LoaderOptions | None = None,
+) -> ShardedDataset:
+    """A dataset for a ``DataLoader`` with the same ``batch_size``, from shards or JSON lines.
+
+    ``uri`` is a folder of shards with or without a manifest, one shard, a pattern of shards, or a file or folder of JSON lines.
+    Items are dicts of ``__key__`` (str) and the fields, as bytes or as ``decode`` makes them: ``pil``, ``rgb``, ``tokens``, or a
+    function of the whole item. Every sample is read once an epoch, by one rank and one worker, in an order that (seed, epoch)
+    fixes for every world. Open it after ``init_process_group``.
+
+    Raises UsageError, StorageError, and ShardtoolsError where foreign tars have to be read to count their samples and are damaged.
+    """
+    options = options or LoaderOptions()
+    if not 0 <= seed < _MAX_SEED:
+        raise UsageError(f"expected a seed from 0 to {_MAX_SEED - 1}, got {seed}")
+    world = _world(batch_size, options)
+    catalog, format_name = _catalog(uri, ShardCache(options.cache_folder, options.cache_bytes))
+    decoder = decoder_of(decode, format_name, catalog.field_encodings)
+    return ShardedDataset(catalog, world, seed if shuffle else None, decoder, options)
+
+
+def _world(batch_size: int, options: LoaderOptions) -> World:
+    rank, world_size = options.rank, options.world_size
+    if rank is None or world_size is None:
+        rank, world_size = 0, 1
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        elif torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():
+            raise UsageError(
+                "expected a process group, or rank and world_size in LoaderOptions, since torchrun started this process, got neither; "
+                "call torch.distributed.init_process_group before the dataset is opened, or every rank reads everything"
+            )
+    return World(rank, world_size, batch_size, options.last_batch)
+
+
+def _catalog(uri: str, cache: ShardCache) -> tuple[Catalog, str]:
+    path = uri.removeprefix("file://")
+    if path.lower().endswith(LINE_SUFFIXES) or (os.path.isdir(path) and _holds_lines_alone(path)):
+        return LineFiles(text_files(resolve_inputs([path])), cache), "wds"
+    dataset = datasets.open_dataset(uri)
+    return Shards(dataset, cache), dataset.format_name
+
+
+def _holds_lines_alone(folder: str) -> bool:
+    """Whether a folder is no dataset, but JSON lines lie right in it."""
+    with os.scandir(folder) as found:
+        names = [entry.name for entry in found]
+    is_dataset = any(name in (MANIFEST_NAME, "index.json") or datasets.is_shard_name(name) for name in names)
+    return not is_dataset and any(name.lower().endswith(LINE_SUFFIXES) for name in names)

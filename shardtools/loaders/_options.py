@@ -1,0 +1,38 @@
+"""How a dataset is read: one frozen value."""
+
+from dataclasses import dataclass, field
+
+from shardtools.errors import UsageError
+from shardtools.loaders._world import LastBatch
+from shardtools.units import Budget
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    """What ``open_dataset`` needs beyond the daily; every default is safe to keep."""
+
+    rank: int | None = None
+    """None, for both: those of ``torch.distributed`` where its process group exists, else one rank of one."""
+    world_size: int | None = None
+    last_batch: LastBatch = "short"
+    """What becomes of the samples that make no whole global batch. ``short``: every sample once, ranks may differ by one sample, and
+    by one batch where there are fewer samples left than ranks. ``pad``: as many batches for all, first samples repeated.
+    ``drop``: as many for all, the rest left out. ``DistributedDataParallel`` waits for ever for a rank with a batch less."""
+    block_shards: int = 8
+    """So many shards are shuffled into one another. More mix better, and are all read at the same time."""
+    max_bad: Budget = field(default_factory=Budget)
+    """How many bad samples are set aside before reading fails, each worker by what it knows of the others."""
+    cache_bytes: int = 64 << 30
+    """The most that is kept of shards which are remote or compressed; the longest unused go first."""
+    cache_folder: str | None = None
+    """Where; None: a folder of the user's below the temporary one."""
+
+    def __post_init__(self) -> None:
+        if (self.rank is None) != (self.world_size is None):
+            raise UsageError(f"expected rank and world_size together, got rank={self.rank} and world_size={self.world_size}")
+        if self.last_batch not in ("short", "pad", "drop"):
+            raise UsageError(f"expected last_batch as short, pad or drop, got {self.last_batch!r}")
+        if self.block_shards < 1:
+            raise UsageError(f"expected block_shards of 1 or more, got {self.block_shards}")
+        if self.cache_bytes < 1:
+            raise UsageError(f"expected cache_bytes of 1 or more, got {self.cache_bytes}")

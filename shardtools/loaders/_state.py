@@ -1,0 +1,83 @@
+"""Where an epoch stands, as plain data, and how it is gone on with in another world."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shardtools.errors import UsageError
+from shardtools.loaders._world import World
+
+FORMAT = "shardtools.loader/1"
+
+
+class Place(NamedTuple):
+    """One reader's place: it started at position ``start`` of its epoch and has had ``num_samples`` since."""
+
+    epoch: int
+    start: int
+    num_samples: int
+    worker: int = 0
+    num_workers: int = 1
+
+
+def as_state(place: Place, world: World, identity: Mapping[str, Any], bad: Mapping[str, int]) -> dict[str, Any]:
+    """Plain data that JSON and ``torch.save`` take."""
+    return {
+        "format": FORMAT,
+        **place._asdict(),
+        "rank": world.rank,
+        "world_size": world.world_size,
+        "batch_size": world.batch_size,
+        "last_batch": world.last_batch,
+        **identity,
+        "bad": dict(bad),
+    }
+
+
+def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[Place, World, dict[str, int]]:
+    """Place, the world it was in, and bad samples by reason. Raises UsageError for the state of something else."""
+    if state.get("format") != FORMAT:
+        raise UsageError(f"expected the state of a dataset ({FORMAT}), got {sorted(state)[:5]}; pass what state_dict() returned")
+    differing = [name for name, value in identity.items() if state.get(name) != value]
+    if differing:
+        shown = ", ".join(f"{name} {state.get(name)} in place of {identity[name]}" for name in differing)
+        raise UsageError(f"expected the state of this dataset and order, got one with {shown}; open the same dataset, with its seed")
+    place = Place(*(int(state[name]) for name in Place._fields))
+    world = World(int(state["rank"]), int(state["world_size"]), int(state["batch_size"]), state["last_batch"])
+    return place, world, dict(state["bad"])
+
+
+def loader_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The dataset's state inside that of torchdata's ``StatefulDataLoader``, as of the batches its loop has had; others as they are.
+
+    Source: torchdata 0.11, stateful_dataloader.py, ``state_dict`` of its two iterators.
+    """
+    if "_snapshot" in state:
+        snapshot = state["_snapshot"]
+        num_batches = int(snapshot["_snapshot_step"]) + int(state["_steps_since_snapshot"])
+        inner = snapshot["_worker_snapshots"]["worker_0"]["dataset_state"]
+        return {**inner, "num_samples": num_batches * int(inner["batch_size"]), "worker": 0, "num_workers": 1}
+    if isinstance(state.get("dataset_state"), dict):
+        return dict(state["dataset_state"])
+    return dict(state)
+
+
+def position_of(place: Place, world: World, num_positions: int) -> int:
+    """The first position of the epoch that no rank has read, where all have read as many batches as this one.
+
+    Raises UsageError for one worker's place among several, and for a place inside a batch.
+    """
+    if place.num_workers != 1:
+        raise UsageError(
+            f"expected the place of a whole rank, got that of worker {place.worker} of {place.num_workers}; "
+            "pass the state of the StatefulDataLoader, or state_at(num_batches)"
+        )
+    most = world.num_samples(num_positions - place.start)
+    num_batches, rest = divmod(place.num_samples, world.batch_size)
+    if place.num_samples >= most:
+        return world.position_after(place.start, num_positions, world.num_batches(num_positions - place.start))
+    if rest and world.world_size > 1:
+        raise UsageError(
+            f"expected a place between two batches of {world.batch_size}, got one {rest} samples into a batch; "
+            "take the state when a batch is complete"
+        )
+    return world.position_after(place.start, num_positions, num_batches) + rest

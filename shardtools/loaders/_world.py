@@ -1,0 +1,81 @@
+"""Who reads which positions of an epoch: global batches are runs of positions, whatever the world."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from shardtools.errors import UsageError
+from shardtools.loaders._order import Positions
+
+LastBatch = Literal["short", "pad", "drop"]
+
+
+@dataclass(frozen=True)
+class World:
+    """One rank among ``world_size``, each of which reads batches of ``batch_size`` samples.
+
+    Global batch g is positions ``[g * B * W, (g + 1) * B * W)``, counted from where the epoch was gone on with; rank r reads
+    the r-th run of B of it. Where the last one is not whole (``rest`` samples are left): ``short`` shares them out, the first
+    ``rest % W`` ranks get one more than the others, and a rank that gets none has a batch less; ``pad`` fills up with the first
+    samples of the epoch; ``drop`` leaves them out.
+    """
+
+    rank: int
+    world_size: int
+    batch_size: int
+    last_batch: LastBatch
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size:
+            raise UsageError(f"expected a rank from 0 to below the world size {self.world_size}, got {self.rank}")
+        if self.batch_size < 1:
+            raise UsageError(f"expected a batch size of 1 or more, got {self.batch_size}")
+
+    @property
+    def global_batch_size(self) -> int:
+        return self.batch_size * self.world_size
+
+    def num_samples(self, left: int) -> int:
+        """How many samples this rank reads where ``left`` are."""
+        whole, rest = divmod(left, self.global_batch_size)
+        return whole * self.batch_size + len(self._last(rest))
+
+    def num_batches(self, left: int) -> int:
+        return -(-self.num_samples(left) // self.batch_size)
+
+    def num_left_out(self, left: int) -> int:
+        """Samples no rank reads."""
+        return left % self.global_batch_size if self.last_batch == "drop" else 0
+
+    def num_repeated(self, left: int) -> int:
+        """Samples that are read a second time to fill the last batch."""
+        return -left % self.global_batch_size if self.last_batch == "pad" else 0
+
+    def positions(self, start: int, num_positions: int, batches: Positions) -> Positions:
+        """The positions of this rank's batches, one behind the other, from ``start`` on in an epoch of ``num_positions``."""
+        left = num_positions - start
+        whole, rest = divmod(left, self.global_batch_size)
+        full = batches[batches < whole]
+        first = start + full * self.global_batch_size + self.rank * self.batch_size
+        found: Positions = (first[:, None] + np.arange(self.batch_size)).reshape(-1)
+        if len(full) == len(batches):
+            return found
+        last = self._last(rest)
+        tail = np.arange(start + whole * self.global_batch_size, num_positions + self.num_repeated(left))[last.start : last.stop]
+        return np.concatenate((found, np.where(tail < num_positions, tail, (tail - num_positions) % num_positions)))
+
+    def position_after(self, start: int, num_positions: int, num_batches: int) -> int:
+        """Where an epoch stands once every rank has read so many batches."""
+        whole = (num_positions - start) // self.global_batch_size
+        return start + num_batches * self.global_batch_size if num_batches <= whole else num_positions
+
+    def _last(self, rest: int) -> range:
+        """This rank's part of the last, uneven global batch, counted from where it begins."""
+        if rest == 0 or self.last_batch == "drop":
+            return range(0)
+        if self.last_batch == "pad":
+            return range(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
+        share, more = divmod(rest, self.world_size)
+        begin = self.rank * share + min(self.rank, more)
+        return range(begin, begin + share + (self.rank < more))

@@ -1,0 +1,131 @@
+"""From stored bytes to what training takes: plain functions of one sample, a dict of ``__key__`` and fields."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import orjson
+
+from shardtools import plugins
+from shardtools.errors import UsageError
+from shardtools.formats import MEMBER_ENCODINGS, ShardFormat
+from shardtools.sample import Field
+
+Sample = dict[str, Any]
+Decode = Callable[[Sample], Any]
+"""Any exception makes the sample a bad one."""
+
+_NAMES = ("pil", "rgb", "tokens")
+_IMAGES = ("jpeg", "png")
+_IMAGE_EXTENSIONS = ("webp", "gif", "bmp", "tif", "tiff", "ppm")
+
+
+class FieldDecoder:
+    """Values by the encoding of their field: text as str, numbers, JSON, arrays; images as ``image`` makes them. Picklable.
+
+    ``encodings``: by field, in MDS's words. Fields that are not in it go by their extension, as WebDataset's readers do.
+    """
+
+    def __init__(self, format_name: str, encodings: Mapping[str, str], image: Callable[[bytes], Any] | None) -> None:
+        self._format_name = format_name
+        self._encodings = dict(encodings)
+        self._image = image
+        self._by_name: dict[str, Callable[[bytes], Any]] = {}
+
+    def __call__(self, sample: Sample) -> Sample:
+        by_name = self._by_name
+        for name, value in sample.items():
+            if name != "__key__":
+                sample[name] = (by_name.get(name) or self._decoder(name))(value)
+        return sample
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_by_name": {}}
+
+    def _decoder(self, name: str) -> Callable[[bytes], Any]:
+        extension = name.rpartition(".")[2].lower()
+        encoding = MEMBER_ENCODINGS.get(extension, "bytes") if self._format_name == "wds" else self._encodings.get(name, "bytes")
+        if self._image is not None and (encoding in _IMAGES or extension in _IMAGE_EXTENSIONS):
+            found = self._image
+        elif encoding == "bytes" and extension == "npy":
+            found = decode_npy
+        elif encoding == "json":
+            found = orjson.loads
+        elif encoding.count(":") == 2 and encoding.startswith("ndarray:"):
+            found = _fixed_array(encoding)
+        else:
+            found = _by_format(_format(self._format_name), Field(name, encoding))
+        self._by_name[name] = found
+        return found
+
+
+def decoder_of(decode: str | Decode | None, format_name: str, encodings: Mapping[str, str]) -> Decode | None:
+    """The function a name stands for; a function is itself. Raises UsageError for another name.
+
+    ``pil``: images as loaded ``PIL.Image``; ``rgb``: images as uint8 tensors [3, H, W]; ``tokens``: arrays as numpy arrays, images
+    as bytes. With all three, text, numbers and JSON become Python values.
+    """
+    if decode is None or callable(decode):
+        return decode
+    if decode not in _NAMES:
+        raise UsageError(f"expected decode as one of {', '.join(_NAMES)}, a function or None, got {decode!r}")
+    images: dict[str, Callable[[bytes], Any]] = {"pil": decode_pil, "rgb": decode_rgb}
+    return FieldDecoder(format_name, encodings, images.get(decode))
+
+
+def decode_pil(data: bytes) -> Any:
+    """The image, all its pixels read: ``PIL.Image.Image`` in the mode it was stored in."""
+    from PIL import Image
+
+    image = Image.open(BytesIO(data))
+    image.load()
+    return image
+
+
+def decode_rgb(data: bytes) -> Any:
+    """The image as RGB: ``torch.Tensor`` [3, height, width] uint8."""
+    import torch
+
+    pixels = np.array(decode_pil(data).convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+def decode_npy(data: bytes) -> Any:
+    """The array of a ``.npy`` file; one of Python objects, which would be unpickled, is refused with ValueError.
+
+    Source: numpy.lib.format, "Format Version 1.0".
+    """
+    head = int.from_bytes(data[8:10], "little") + 10
+    if data[:8] != b"\x93NUMPY\x01\0":
+        return np.load(BytesIO(data), allow_pickle=False)
+    dtype, shape = _npy_header(data[:head])
+    return np.frombuffer(data, dtype, -1, head).reshape(shape) if shape is not None else np.load(BytesIO(data), allow_pickle=False)
+
+
+@lru_cache(1 << 8)
+def _npy_header(head: bytes) -> tuple[Any, tuple[int, ...] | None]:
+    """dtype and shape; no shape where it takes more than looking at the bytes behind it."""
+    file = BytesIO(head)
+    np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+    return dtype, None if is_fortran or dtype.hasobject or 0 in shape else shape
+
+
+def _fixed_array(encoding: str) -> Callable[[bytes], Any]:
+    """Of ``ndarray:DTYPE:d0,d1``, whose bytes are the data alone."""
+    _, name, sizes = encoding.split(":")
+    dtype, shape = np.dtype(name).newbyteorder("<"), tuple(map(int, sizes.split(",")))
+    if len(shape) == 1:
+        return lambda data: np.frombuffer(data, dtype, shape[0])
+    return lambda data: np.frombuffer(data, dtype).reshape(shape)
+
+
+def _by_format(shard_format: ShardFormat, field: Field) -> Callable[[bytes], Any]:
+    return lambda data: shard_format.decode(field, data)
+
+
+def _format(name: str) -> ShardFormat:
+    made: ShardFormat = plugins.load("formats", name)()
+    return made

@@ -1,0 +1,44 @@
+"""JSON lines files as text at known places, for those who read single lines of them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardtools import keys
+from shardtools.sources._inputs import Input
+from shardtools.sources._line_files import key_prefix, line_files
+from shardtools.sources._streams import DamagedStreamError, Window, decompressed
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """One file of JSON lines. Picklable."""
+
+    path: str
+    """Absolute."""
+    prefix: bytes
+    """What its keys begin with."""
+    num_bytes: int
+    """As stored."""
+
+    @property
+    def is_compressed(self) -> bool:
+        return Window(os.fsencode(self.path), 0, 0, 0).is_compressed
+
+    def key(self, offset: int) -> str:
+        """Of the line that begins at ``offset`` of the text; what packing names it."""
+        return keys.escape_key(b"%b/%012d" % (self.prefix, offset)).decode()
+
+    def text(self) -> Iterator[bytes]:
+        """Of a compressed file, a piece at a time. Raises ValueError where the stream is damaged."""
+        with open(self.path, "rb", buffering=0) as file:
+            try:
+                yield from decompressed(file, os.fsencode(self.path))
+            except DamagedStreamError as fault:
+                raise ValueError(f"the compressed stream cannot be read on at byte {fault.offset:,}: {fault.sentence}") from None
+
+
+def text_files(inputs: Sequence[Input]) -> list[TextFile]:
+    """The JSON lines files of the inputs, in the order they are packed in. Raises UsageError where there are none."""
+    files, _ = line_files(inputs)
+    return [TextFile(os.path.join(inputs[file.root].root, os.fsdecode(file.path)), key_prefix(file.path), file.num_bytes) for file in files]
