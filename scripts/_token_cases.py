@@ -62,15 +62,20 @@ def _ours(work: Path, folder: Path, count: int) -> tuple[Side, Side, Side]:
     """Starting and loading alone, and the two backends. 16 partitions and more, so that both workers end at about the same time."""
     options = ("--to", "mds", "--tokenizer", str(folder / "tokenizer"), "--seq-len", str(SEQ_LEN), "--packing", "bfd")
     tail = (*options, "--workers", str(WORKERS), "--backend")
-    contents = Contents(_stored_tokens, sum(json.loads((folder / "counts.json").read_text())))
+    contents = Contents(_stored_tokens, _num_tokens(folder))
     load = Side("loading, hf", (*SHARDTOOLS, "pack", str(one_document(work)), DESTINATION, *tail, "hf"), 1)
     packing = (*SHARDTOOLS, "pack", str(folder / "parts"), DESTINATION, *tail)
     return load, Side("hf", (*packing, "hf"), count, contents), Side("gigatoken", (*packing, "gigatoken"), count, contents)
 
 
 def _peer(name: str, folder: Path, count: int, python: str = sys.executable) -> Side:
-    contents = Contents(_told_tokens, sum(json.loads((folder / "counts.json").read_text())))
+    contents = Contents(_told_tokens, _num_tokens(folder))
     return Side(name, (python, str(SCRIPTS / "_token_peers.py"), name, str(folder), DESTINATION), count, contents)
+
+
+def _num_tokens(folder: Path) -> int:
+    """What every side has to come to."""
+    return sum(json.loads((folder / "counts.json").read_text()))
 
 
 def _stored_tokens(destination: Path) -> int:

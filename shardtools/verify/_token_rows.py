@@ -1,7 +1,6 @@
 """Rows of tokens: that each is what packing makes, and that all of them come to what the ledger says."""
 
 import io
-import json
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,8 +88,6 @@ class TokenTally:
     def _decoded(self, name: str, value: memoryview) -> Any:
         if name.endswith(".npy"):
             return _npy(value)
-        if name.endswith(".json"):
-            return json.loads(bytes(value))
         if name not in self._fields:
             self._fields[name] = self._dataset.field(self._shard, name)
         return self._shard.format.decode(self._fields[name], bytes(value))

@@ -4,12 +4,15 @@ import io
 import json
 import random
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from shardtools.build.order import OrderWords, order_of
 from shardtools.build.run import build
+from shardtools.formats.wds import Wds
+from shardtools.sample import Field
 from shardtools.sources import resolve_inputs
 from shardtools.verify import VerifyOptions, verify
 from shardtools.verify._token_rows import TokenRules, TokenTally
@@ -195,7 +198,7 @@ SOUND = {
 )
 def test_a_row_in_tar_members(change, says):
     rules = TokenRules(seq_len=4, dtype="uint16", max_id=9, has_mask=True, has_doc_ids=True, loses=False)
-    tally = TokenTally(rules, None, None)  # what they know of MDS columns is not asked for
+    tally = TokenTally(rules, SimpleNamespace(field=lambda _, name: Field(name, "json")), SimpleNamespace(format=Wds()))
     problem = tally.add({name: value for name, value in {**SOUND, **change}.items() if value is not None})
     if says is None:
         assert problem is None
