@@ -74,7 +74,8 @@ def position_of(place: Place, world: World, num_positions: int) -> int:
     most = world.num_samples(num_positions - place.start)
     num_batches, rest = divmod(place.num_samples, world.batch_size)
     if place.num_samples >= most:
-        return world.position_after(place.start, num_positions, world.num_batches(num_positions - place.start))
+        # The last batch may be a short one, or none on this rank.
+        return world.position_after(place.start, num_positions, num_batches + (rest > 0))
     if rest and world.world_size > 1:
         raise UsageError(
             f"expected a place between two batches of {world.batch_size}, got one {rest} samples into a batch; "

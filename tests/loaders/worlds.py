@@ -1,0 +1,99 @@
+"""Datasets without files, read as the workers of a DataLoader read them, and the arithmetic of batches done once more by hand."""
+
+import pickle
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shardtools.loaders import LoaderOptions, ShardedDataset
+from shardtools.loaders._world import World
+
+
+class Numbers:
+    """A catalog whose samples are named by shard and row."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.counts = np.array(counts, np.int64)
+        self.digest = repr(list(counts))
+        self.field_encodings: dict[str, str] = {}
+
+    @property
+    def num_samples(self) -> int:
+        return int(self.counts.sum())
+
+    def name(self, shard: int) -> str:
+        return f"shard {shard}"
+
+    def row(self, shard: int, row: int) -> dict[str, Any]:
+        assert 0 <= row < self.counts[shard]
+        return {"__key__": f"{shard}/{row}"}
+
+    def key(self, shard: int, row: int) -> str:
+        return f"{shard}/{row}"
+
+    def expect(self, shards: list[int]) -> None:
+        pass
+
+    def keys(self) -> list[str]:
+        return [f"{shard}/{row}" for shard, count in enumerate(self.counts.tolist()) for row in range(count)]
+
+
+def dataset_of(counts: Sequence[int], world: World, seed: int | None, block_shards: int = 8) -> ShardedDataset:
+    options = LoaderOptions(last_batch=world.last_batch, block_shards=block_shards)
+    return ShardedDataset(Numbers(counts), world, seed, None, options)
+
+
+class Pass:
+    """One pass of a DataLoader over one rank's dataset: each worker has a copy, and batches come from them in turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dataset: ShardedDataset, num_workers: int, seed: int = 7) -> None:
+        self._monkeypatch = monkeypatch
+        copies = [dataset] if num_workers == 0 else [pickle.loads(pickle.dumps(dataset)) for _ in range(num_workers)]
+        for copy in copies:
+            copy._shared = dataset._shared if num_workers == 0 else shared_copy(dataset)
+        workers = [SimpleNamespace(id=i, num_workers=num_workers, seed=seed + i) for i in range(num_workers)]
+        self._infos: list[Any] = workers or [None]
+        self.batches = self._run(copies, dataset._world.batch_size)
+
+    def _run(self, copies: list[ShardedDataset], batch_size: int) -> list[list[str]]:
+        streams = []
+        for info, copy in zip(self._infos, copies, strict=True):
+            self._monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_info", info)
+            keys = [sample["__key__"] for sample in copy]
+            streams.append([keys[i : i + batch_size] for i in range(0, len(keys), batch_size)])
+        self._monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_info", None)
+        return [batch for turn in zip_longest(*streams) for batch in turn if batch is not None]
+
+
+def shared_copy(dataset: ShardedDataset) -> Any:
+    """What a process gets of shared memory: the same cells, and a memory of its own."""
+    copy = pickle.loads(pickle.dumps(vars(dataset._shared)["_used_generation"]))
+    shared = object.__new__(type(dataset._shared))
+    vars(shared).update(_cells=dataset._shared._cells, _used_generation=copy)
+    return shared
+
+
+def global_batches(order: list[str], batch_size: int, world_size: int, last_batch: str) -> list[list[list[str]]]:
+    """What each rank must get at each step, where ``order`` is left of the epoch. ``pad`` must know the epoch: see ``padded``."""
+    step = batch_size * world_size
+    steps = []
+    for begin in range(0, len(order), step):
+        run = order[begin : begin + step]
+        if len(run) == step:
+            steps.append([run[rank * batch_size : (rank + 1) * batch_size] for rank in range(world_size)])
+        elif last_batch == "short":
+            sizes = [len(run) // world_size + (rank < len(run) % world_size) for rank in range(world_size)]
+            cuts = [sum(sizes[:rank]) for rank in range(world_size + 1)]
+            steps.append([run[a:b] for a, b in pairwise(cuts)])
+    return steps
+
+
+def padded(left: list[str], epoch: list[str], step: int) -> list[str]:
+    """``left`` filled up to whole steps with the epoch's first samples, again and again."""
+    missing = -len(left) % step
+    return left + [epoch[i % len(epoch)] for i in range(missing)]
