@@ -141,7 +141,7 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def row(self, i: int) -> dict[str, Any]:
-        """``__key__`` (str; the row's number where keys are not stored) and the fields' stored bytes. Raises DamagedShardError."""
+        """``__key__`` (str; the row's number where keys are not stored) and the fields' stored values. Raises DamagedShardError."""
 
 
 class UnprovenError(Exception):
@@ -210,11 +210,12 @@ class ShardFormat(Protocol):
     def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
         """Parse a whole (uncompressed) shard strictly. Raises DamagedShardError at the first byte that breaks the format."""
 
-    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> Rows:
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None, views: bool) -> Rows:
         """The samples of a whole (uncompressed) shard, each read when it is asked for.
 
         ``offsets`` is where each begins, and the end of the last; None: as the shard itself tells, which for some formats takes
-        a look at all of it. Raises DamagedShardError.
+        a look at all of it. ``views``: values are memoryviews of the shard in place of bytes, which spares a copy. Raises
+        DamagedShardError.
         """
 
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:

@@ -12,18 +12,19 @@ _NAME_END, _SIZE_BEGIN, _SIZE_END = 100, 124, 135
 
 
 class WdsRows:
-    """The samples of one mapped tar. ``offsets``: where each begins, and the end of the last."""
+    """The samples of one mapped tar. ``offsets``: where each begins, and the end of the last; values are slices of ``values``."""
 
-    def __init__(self, archive: mmap | bytes, offsets: Sequence[int]) -> None:
+    def __init__(self, archive: mmap | bytes, offsets: Sequence[int], values: mmap | bytes | memoryview) -> None:
         self._archive = archive
+        self._values = values
         self.offsets = offsets
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def row(self, i: int) -> dict[str, Any]:
-        """``__key__`` (str) and the members' bytes by field. Raises DamagedShardError."""
-        archive, begin, end = self._archive, int(self.offsets[i]), int(self.offsets[i + 1])
+        """``__key__`` (str) and the members' values by field. Raises DamagedShardError."""
+        archive, values, begin, end = self._archive, self._values, int(self.offsets[i]), int(self.offsets[i + 1])
         start = begin
         key = b""
         sample: dict[str, Any] = {}
@@ -41,7 +42,7 @@ class WdsRows:
                 if (sample and name[:dot] != key) or field in sample:
                     return self._foreign_row(start, end)
                 key = name[:dot]
-                sample[field] = archive[data_begin : data_begin + num_bytes]
+                sample[field] = values[data_begin : data_begin + num_bytes]
                 begin = data_begin + num_bytes + -num_bytes % _tar.BLOCK
         except (ValueError, UnicodeDecodeError):
             return self._foreign_row(start, end)
@@ -63,7 +64,7 @@ class WdsRows:
             if sample and (member_key != key or field in sample):
                 raise DamagedShardError(f"expected one sample, got members of {key!r} and of {member_key!r}", member.offset)
             key = member_key
-            sample[field] = bytes(self._archive[member.data_offset : member.data_offset + member.num_bytes])
+            sample[field] = self._values[member.data_offset : member.data_offset + member.num_bytes]
         if not sample:
             raise DamagedShardError("expected a sample, got none where the offsets say that one begins", begin)
         sample["__key__"] = key

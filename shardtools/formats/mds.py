@@ -92,8 +92,8 @@ class Mds:
             key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column else f"{i:08d}"
             yield StoredSample(key, int(offsets[i]), values)
 
-    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> MdsAccess:
-        return MdsAccess(shard, self.key_column)
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None, views: bool) -> MdsAccess:
+        return MdsAccess(memoryview(shard) if views else shard, self.key_column)
 
     def audit(self, shard: memoryview, audit: Audit) -> Iterator[StoredSample]:
         return _mds_audit.samples(shard, audit, self.key_column)

@@ -75,8 +75,9 @@ class Wds:
         if values:
             yield StoredSample(key, offset, values)
 
-    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None) -> WdsRows:
-        return WdsRows(shard, self._offsets(memoryview(shard)) if offsets is None else offsets)
+    def rows(self, shard: "mmap | bytes", offsets: Sequence[int] | None, views: bool) -> WdsRows:
+        found = self._offsets(memoryview(shard)) if offsets is None else offsets
+        return WdsRows(shard, found, memoryview(shard) if views else shard)
 
     def _offsets(self, shard: memoryview) -> "array[int]":
         """Of an archive nobody has looked at yet."""

@@ -15,8 +15,7 @@ from shardtools.manifest import OFFSETS_NAME
 
 Counts = npt.NDArray[np.int64]
 
-_OPEN_SHARDS = 64
-"""Every open shard holds a file descriptor, and a process has few of them."""
+_LEAST_OPEN = 16
 
 
 class Catalog(Protocol):
@@ -47,11 +46,17 @@ class Catalog(Protocol):
 
 
 class Shards:
-    """The shards of a dataset, ours or foreign. Where no count is recorded, as for foreign tars, all headers are read once."""
+    """The shards of a dataset, ours or foreign. Where no count is recorded, as for foreign tars, all headers are read once.
 
-    def __init__(self, dataset: Dataset, cache: ShardCache) -> None:
+    ``views``: values are memoryviews of the mapped shards.
+    """
+
+    def __init__(self, dataset: Dataset, cache: ShardCache, block_shards: int, views: bool) -> None:
         self._dataset = dataset
+        # An open shard holds a file descriptor, and counts as memory of the process as far as it was read.
+        self._most_open = max(_LEAST_OPEN, 2 * block_shards)
         self._cache = cache
+        self._views = views
         self._shards = dataset.shards
         self._open: dict[int, Rows] = {}
         self._offsets: npt.NDArray[np.uint64] | None = None
@@ -93,7 +98,7 @@ class Shards:
         if recorded is not None:
             return recorded
         try:
-            rows = self._shards[i].format.rows(self._mapped(self._shards[i]), None)
+            rows = self._shards[i].format.rows(self._mapped(self._shards[i]), None, False)
         except DamagedShardError as damage:
             raise _damaged(self.name(i), damage) from None
         self._found[i] = getattr(rows, "offsets", None)
@@ -102,10 +107,10 @@ class Shards:
     def _opened(self, i: int) -> Rows:
         """Raises DamagedShardError for a shard that does not hold what was promised."""
         shard = self._shards[i]
-        rows = shard.format.rows(self._mapped(shard), self._known_offsets(i))
+        rows = shard.format.rows(self._mapped(shard), self._known_offsets(i), self._views)
         if len(rows) != self.counts[i]:
             raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
-        while len(self._open) >= _OPEN_SHARDS:
+        while len(self._open) >= self._most_open:
             del self._open[next(iter(self._open))]
         self._open[i] = rows
         return rows

@@ -147,16 +147,15 @@ class ShardedDataset(IterableDataset[Any]):
         at_once = max(1, _CHUNK_SAMPLES // world.batch_size)
         for i in range(0, len(batches), at_once):
             positions = world.positions(place.start, num_positions, np.array(batches[i : i + at_once], np.int64))
-            shards, rows = (found.tolist() for found in order.locate(positions))
-            for begin in range(0, len(shards), world.batch_size):
-                places = list(zip(shards, rows, strict=True))[begin : begin + world.batch_size]
-                for sample in self._batch(places)[inside:]:
+            places = np.stack(order.locate(positions), axis=1).tolist()
+            for begin in range(0, len(places), world.batch_size):
+                for sample in self._batch(places[begin : begin + world.batch_size])[inside:]:
                     self._num_given += 1
                     yield sample
                 inside = 0
 
-    def _batch(self, places: list[tuple[int, int]]) -> list[Any]:
-        """The samples at these places. A bad one's place is taken by its neighbour, so that all ranks stay in step."""
+    def _batch(self, places: list[list[int]]) -> list[Any]:
+        """The samples at these places, each shard and row. A bad one's place is taken by its neighbour: all ranks stay in step."""
         samples: list[Any] = []
         bad: list[int] = []
         read, decode = self._catalog.row, self._decode

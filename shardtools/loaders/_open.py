@@ -42,7 +42,8 @@ def open_dataset(
     if not 0 <= seed < _MAX_SEED:
         raise UsageError(f"expected a seed from 0 to {_MAX_SEED - 1}, got {seed}")
     world = _world(batch_size, options)
-    catalog, format_name = _catalog(uri, ShardCache(options.cache_folder, options.cache_bytes))
+    # The decoders of this package take what they need; those of others may keep what they are given.
+    catalog, format_name = _catalog(uri, options, views=isinstance(decode, str))
     decoder = decoder_of(decode, format_name, catalog.field_encodings)
     return ShardedDataset(catalog, world, seed if shuffle else None, decoder, options)
 
@@ -61,12 +62,12 @@ def _world(batch_size: int, options: LoaderOptions) -> World:
     return World(rank, world_size, batch_size, options.last_batch)
 
 
-def _catalog(uri: str, cache: ShardCache) -> tuple[Catalog, str]:
-    path = uri.removeprefix("file://")
+def _catalog(uri: str, options: LoaderOptions, views: bool) -> tuple[Catalog, str]:
+    path, cache = uri.removeprefix("file://"), ShardCache(options.cache_folder, options.cache_bytes)
     if path.lower().endswith(LINE_SUFFIXES) or (os.path.isdir(path) and _holds_lines_alone(path)):
         return LineFiles(text_files(resolve_inputs([path])), cache), "wds"
     dataset = datasets.open_dataset(uri)
-    return Shards(dataset, cache), dataset.format_name
+    return Shards(dataset, cache, options.block_shards, views), dataset.format_name
 
 
 def _holds_lines_alone(folder: str) -> bool:

@@ -1,5 +1,6 @@
 """From stored bytes to what training takes: plain functions of one sample, a dict of ``__key__`` and fields."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from io import BytesIO
@@ -17,13 +18,17 @@ Sample = dict[str, Any]
 Decode = Callable[[Sample], Any]
 """Any exception makes the sample a bad one."""
 
+_ONE_SHORT_AXIS = bytes([1 << 2])
+"""How arrays of one axis shorter than 256 begin, the size a byte. Source: mosaicml/streaming, format/mds/encodings.py, NDArray."""
 _NAMES = ("pil", "rgb", "tokens")
 _IMAGES = ("jpeg", "png")
 _IMAGE_EXTENSIONS = ("webp", "gif", "bmp", "tif", "tiff", "ppm")
 
 
 class FieldDecoder:
-    """Values by the encoding of their field: text as str, numbers, JSON, arrays; images as ``image`` makes them. Picklable.
+    """Values, bytes or memoryviews, by the encoding of their field: text, numbers, JSON, arrays; images as ``image`` makes them.
+
+    Picklable. Arrays lie in what they were made of, and are read-only.
 
     ``encodings``: by field, in MDS's words. Fields that are not in it go by their extension, as WebDataset's readers do.
     """
@@ -32,33 +37,34 @@ class FieldDecoder:
         self._format_name = format_name
         self._encodings = dict(encodings)
         self._image = image
-        self._by_name: dict[str, Callable[[bytes], Any]] = {}
+        self._names: frozenset[str] = frozenset()
+        self._decoders: list[tuple[str, Callable[[bytes], Any]]] = []
+        """For the names the last sample had, which most samples have in common."""
 
     def __call__(self, sample: Sample) -> Sample:
-        by_name = self._by_name
-        for name, value in sample.items():
-            if name != "__key__":
-                sample[name] = (by_name.get(name) or self._decoder(name))(value)
+        if sample.keys() != self._names:
+            self._names = frozenset(sample)
+            self._decoders = [(name, self._decoder(name)) for name in sample if name != "__key__"]
+        for name, decode in self._decoders:
+            sample[name] = decode(sample[name])
         return sample
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_by_name": {}}
+        return {**self.__dict__, "_names": frozenset(), "_decoders": []}
 
     def _decoder(self, name: str) -> Callable[[bytes], Any]:
         extension = name.rpartition(".")[2].lower()
         encoding = MEMBER_ENCODINGS.get(extension, "bytes") if self._format_name == "wds" else self._encodings.get(name, "bytes")
         if self._image is not None and (encoding in _IMAGES or extension in _IMAGE_EXTENSIONS):
-            found = self._image
-        elif encoding == "bytes" and extension == "npy":
-            found = decode_npy
-        elif encoding == "json":
-            found = orjson.loads
-        elif encoding.count(":") == 2 and encoding.startswith("ndarray:"):
-            found = _fixed_array(encoding)
-        else:
-            found = _by_format(_format(self._format_name), Field(name, encoding))
-        self._by_name[name] = found
-        return found
+            return self._image
+        if encoding == "bytes" and extension == "npy":
+            return decode_npy
+        if encoding == "json":
+            return orjson.loads
+        shard_format = _format(self._format_name)
+        if encoding.startswith("ndarray:"):
+            return _array_decoder(Field(name, encoding), shard_format)
+        return _by_format(shard_format, Field(name, encoding))
 
 
 def decoder_of(decode: str | Decode | None, format_name: str, encodings: Mapping[str, str]) -> Decode | None:
@@ -100,7 +106,7 @@ def decode_npy(data: bytes) -> Any:
     head = int.from_bytes(data[8:10], "little") + 10
     if data[:8] != b"\x93NUMPY\x01\0":
         return np.load(BytesIO(data), allow_pickle=False)
-    dtype, shape = _npy_header(data[:head])
+    dtype, shape = _npy_header(bytes(data[:head]))
     return np.frombuffer(data, dtype, -1, head).reshape(shape) if shape is not None else np.load(BytesIO(data), allow_pickle=False)
 
 
@@ -113,17 +119,20 @@ def _npy_header(head: bytes) -> tuple[Any, tuple[int, ...] | None]:
     return dtype, None if is_fortran or dtype.hasobject or 0 in shape else shape
 
 
-def _fixed_array(encoding: str) -> Callable[[bytes], Any]:
-    """Of ``ndarray:DTYPE:d0,d1``, whose bytes are the data alone."""
-    _, name, sizes = encoding.split(":")
-    dtype, shape = np.dtype(name).newbyteorder("<"), tuple(map(int, sizes.split(",")))
-    if len(shape) == 1:
-        return lambda data: np.frombuffer(data, dtype, shape[0])
-    return lambda data: np.frombuffer(data, dtype).reshape(shape)
+def _array_decoder(field: Field, shard_format: ShardFormat) -> Callable[[bytes], Any]:
+    """Of ``ndarray:DTYPE``, whose bytes begin with the shape, and ``ndarray:DTYPE:d0,d1``, whose bytes are the data alone."""
+    _, name, *sizes = field.encoding.split(":")
+    dtype = np.dtype(name).newbyteorder("<")
+    if sizes:
+        shape = tuple(map(int, sizes[0].split(",")))
+        if len(shape) == 1:
+            return lambda data: np.frombuffer(data, dtype, shape[0])
+        return lambda data: np.frombuffer(data, dtype, math.prod(shape)).reshape(shape)
+    return lambda data: np.frombuffer(data, dtype, -1, 2) if data[:1] == _ONE_SHORT_AXIS else shard_format.decode(field, bytes(data))
 
 
 def _by_format(shard_format: ShardFormat, field: Field) -> Callable[[bytes], Any]:
-    return lambda data: shard_format.decode(field, data)
+    return lambda data: shard_format.decode(field, bytes(data))
 
 
 def _format(name: str) -> ShardFormat:
