@@ -1,6 +1,6 @@
 """Shards that are remote or compressed, kept on this machine as files that can be mapped: bounded, and shared by its processes."""
 
-import fcntl
+import errno
 import hashlib
 import os
 import re
@@ -8,92 +8,109 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
 from shardtools.errors import StorageError
 
-_SUFFIX, _PART, _LOCK = ".shard", ".part", ".lock"
+_SHARD, _PART, _LOCK = ".shard", ".part", ".lock"
+_OURS = re.compile(r"([0-9a-f]{64})(\.shard|\.[0-9a-f]{16}\.part|\.lock)")
+_FOLDER_LOCK = "shardtools-cache" + _LOCK
 _TOUCH_SECONDS = 60.0
-_FOLDER_LOCK = "folder" + _LOCK
-_NAME = "[0-9a-f]{64}"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
 class ShardCache:
-    """Files made on demand. Nothing but files of its own naming is ever deleted, and originals are none of them.
+    """Files made on demand, for all processes and jobs of a user that name the same folder.
 
-    Of all that is kept, the longest unused goes first; what a process has opened it keeps. A file that is larger than the
-    limit is kept alone. Processes of any number of jobs may share the folder: each file is made once, and one that was killed
-    in making it leaves a part that the next removes.
+    Each is made once, while the others wait. A process that is killed at any moment leaves a whole file or a part nobody looks
+    at, which a later insertion removes; so does the machine. After every insertion the longest unused are gone until what is
+    left, with what others are making, fits the limit of whoever inserted; a file larger than that is kept alone. What a process
+    has opened it keeps, and its space with it. Only files of the cache's own naming are ever deleted, and originals are none.
     """
 
     folder: str | None
-    """None: a folder of this user's below the temporary one."""
+    """None: one of this user's own below the temporary folder."""
     limit_bytes: int
 
     def open(self, key: str, make: Callable[[str], None]) -> IO[bytes]:
-        """The file of that key, for reading; ``make`` writes it to the path it is given, where it is not there.
+        """The file of that key, for reading; where it is not there, ``make`` writes it to the path it is given.
 
-        Raises StorageError where the folder cannot be used, and what ``make`` raises.
+        Raises StorageError where the folder or the disk refuses, and what ``make`` raises, an OSError as StorageError.
         """
         folder = self._prepared()
-        name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-        path = os.path.join(folder, name + _SUFFIX)
-        while True:
+        path = os.path.join(folder, hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() + _SHARD)
+        with _one_sentence(folder), ExitStack() as on_failure:
             found = _opened(path)
             if found is not None:
                 return found
-            with _locked(_lock_path(folder, name)):
-                if os.path.exists(path):
-                    continue  # made while this process waited
-                self._make(path, make)
-
-    def _make(self, path: str, make: Callable[[str], None]) -> None:
-        part = path.removesuffix(_SUFFIX) + _PART
-        try:
-            # The lock says that whoever left a part is no more.
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-            make(part)
-            os.replace(part, path)
-        except OSError as error:
-            raise StorageError(
-                f"expected room for a shard in the cache {os.path.dirname(path)}, but the system said: {error.strerror}; "
-                "free some space, or choose another cache_folder or a smaller cache_bytes"
-            ) from error
-        finally:
-            with suppress(OSError):
-                os.unlink(part)
-        self._evict(path)
+            with _locked(path.removesuffix(_SHARD) + _LOCK):
+                found = _opened(path)
+                if found is not None:
+                    return found  # another made it meanwhile
+                found = on_failure.enter_context(_made(path, make))
+            self._evict(path)
+            on_failure.pop_all()
+            return found
 
     def _evict(self, kept: str) -> None:
-        """Deletes the longest unused until the rest fits."""
+        """Removes what the dead left, then the longest unused until the rest fits. Time: a look at each file of the folder."""
         folder = os.path.dirname(kept)
+        files: list[tuple[float, int, str]] = []
         with _locked(os.path.join(folder, _FOLDER_LOCK)):
-            files = sorted(_files(folder), reverse=True)
-            total = sum(num_bytes for _, num_bytes, _ in files) + _bytes_in_the_making(folder)
-            while total > self.limit_bytes and files:
-                _, num_bytes, path = files.pop()
-                if path != kept:
-                    with suppress(FileNotFoundError):
-                        os.unlink(path)
-                    total -= num_bytes
+            total = 0
+            for digest, entry in _entries(folder):
+                is_shard = entry.name.endswith(_SHARD)
+                if not is_shard and not _is_held(os.path.join(folder, digest + _LOCK)):
+                    if entry.name.endswith(_PART):  # a lock may be somebody's again by now
+                        _unlink(entry.path)
+                    continue
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    total += status.st_size
+                    if is_shard and entry.path != kept:
+                        files.append((status.st_mtime, status.st_size, entry.path))
+            for _, num_bytes, path in sorted(files):
+                if total <= self.limit_bytes:
+                    break
+                _unlink(path)
+                total -= num_bytes
 
     def _prepared(self) -> str:
-        folder = self.folder or os.path.join(tempfile.gettempdir(), f"shardtools-cache-{os.getuid()}")
+        own = os.path.join(tempfile.gettempdir(), f"shardtools-cache-{os.getuid()}")
+        folder = own if self.folder is None else self.folder
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            os.makedirs(folder, mode=0o700 if self.folder is None else 0o777, exist_ok=True)
             status = os.lstat(folder)
         except OSError as error:
             sentence = f"expected a folder for the cache at {folder}, but the system said: {error.strerror}"
             raise StorageError(f"{sentence}; choose another cache_folder") from error
-        # Anybody may make names in the temporary folder.
-        if self.folder is None and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
-            sentence = f"expected {folder} to be a folder of this user, got another's or a link"
+        # Anybody may make names in the temporary folder, and whoever can write here chooses what is trained on.
+        is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if self.folder is None and not is_private:
+            sentence = f"expected {folder} to be a folder that is this user's alone, got a link, another's or one open to others"
             raise StorageError(f"{sentence}; remove it, or choose a cache_folder")
         return folder
+
+
+def _made(path: str, make: Callable[[str], None]) -> IO[bytes]:
+    # A name of its own: also where somebody empties the folder, nobody renames what another has half written.
+    part = f"{path.removesuffix(_SHARD)}.{os.urandom(8).hex()}{_PART}"
+    try:
+        make(part)
+        with ExitStack() as on_failure:
+            file = on_failure.enter_context(open(part, "rb"))
+            # Or a loss of power leaves a name without its bytes, which would be taken for whole ever after.
+            os.fsync(file.fileno())
+            os.utime(file.fileno())
+            os.replace(part, path)
+            on_failure.pop_all()
+        return file
+    finally:
+        with suppress(OSError):
+            os.unlink(part)
 
 
 def _opened(path: str) -> IO[bytes] | None:
@@ -102,46 +119,75 @@ def _opened(path: str) -> IO[bytes] | None:
         file = open(path, "rb")  # noqa: SIM115 - whoever asked for it closes it
     except FileNotFoundError:
         return None
-    now = time.time()
-    if now - os.fstat(file.fileno()).st_mtime > _TOUCH_SECONDS:
+    # Rarely, since every use would else be a write.
+    if abs(time.time() - os.fstat(file.fileno()).st_mtime) > _TOUCH_SECONDS:
         with suppress(OSError):
-            os.utime(file.fileno(), (now, now))
+            os.utime(file.fileno())
     return file
 
 
-def _files(folder: str, wanted: str = _SUFFIX) -> Iterator[tuple[float, int, str]]:
-    """When each was used last, its length, its path."""
+def _entries(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The cache's own files, each with the digest of its key."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if re.fullmatch(_NAME + re.escape(wanted), entry.name):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    yield status.st_mtime, status.st_size, entry.path
+            match = _OURS.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False):
+                yield match[1], entry
 
 
-def _bytes_in_the_making(folder: str) -> int:
-    """Of the parts that live processes write; those of dead ones are removed."""
-    total = 0
-    for _, num_bytes, path in _files(folder, _PART):
-        try:
-            with _locked(_lock_path(folder, os.path.basename(path)), wait=False), suppress(FileNotFoundError):
-                os.unlink(path)
-        except BlockingIOError:
-            total += num_bytes
-    return total
+def _is_held(lock: str) -> bool:
+    """Whether a live process holds it; what a dead one held is removed."""
+    try:
+        with _locked(lock, wait=False):
+            return False
+    except BlockingIOError:
+        return True
 
 
-def _lock_path(folder: str, name: str) -> str:
-    """One lock for all names that begin alike: few files that stay for ever, and waiting for another's file is rare."""
-    return os.path.join(folder, name[:2] + _LOCK)
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 @contextmanager
 def _locked(path: str, wait: bool = True) -> Iterator[None]:
-    """One process at a time; a lock ends with the process that holds it. Raises BlockingIOError where it may not wait."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """One thread of one process at a time, by a lock file that is there while it is held; a process that dies lets go.
+
+    Raises BlockingIOError where it would have to wait and may not.
+    """
+    import fcntl
+
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_at(path, fd):  # else whoever held it removed it, and who comes next locks another file
+                try:
+                    yield
+                finally:
+                    if _is_at(path, fd):
+                        _unlink(path)
+                    # Closing is not enough: a process forked meanwhile has a copy of fd, for as long as it lives.
+                    fcntl.flock(fd, fcntl.LOCK_UN)
+                return
+        finally:
+            os.close(fd)
+
+
+def _is_at(path: str, fd: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    return False
+
+
+@contextmanager
+def _one_sentence(folder: str) -> Iterator[None]:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
-    finally:
-        os.close(fd)
+    except OSError as error:
+        remedy = "check that it can be written and that its shard can be read, or choose another cache_folder"
+        if error.errno in _FULL:
+            remedy = "free some space, or choose another cache_folder or a smaller cache_bytes"
+        raise StorageError(
+            f"expected to keep a shard in the cache folder {folder}, but the system said: {error.strerror or error}; {remedy}"
+        ) from error

@@ -81,7 +81,7 @@ class Storage(Protocol):
         """Remove an object or a folder of them. No error if it is gone already."""
 
     def fetch(self, name: str, path: str) -> None:
-        """Copy a whole object into a new file of this machine."""
+        """Copy a whole object into a new file of this machine, at ``path``. After an error, what is there is no object."""
 
     def local_path(self, name: str) -> str:
         """A path on this machine at which the object's bytes can be mapped."""

@@ -4,13 +4,12 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import IO, ClassVar, TypeVar
 
 from shardtools.errors import StorageError
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME
@@ -18,7 +17,7 @@ from shardtools.storage import is_safe_name, one_sentence, sentence_of
 from shardtools.storage._folders import make_folders, remove_tree, sync_folder
 
 _T = TypeVar("_T")
-_HASH_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 # New files follow the umask, like those of any other program.
 _FILE_MODE = 0o666
 _LOCK_SECONDS = 60.0
@@ -59,10 +58,7 @@ class Local:
         path = self.local_path(name)
         with one_sentence("read", path):
             try:
-                # A FIFO of that name would otherwise be waited for, and a device read for ever.
-                with open(path, "rb", opener=_open_at_once) as file:
-                    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                        raise StorageError(f"expected a regular file at {path}, got something else; remove it")
+                with _open_regular(path) as file:
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -79,7 +75,7 @@ class Local:
         path = self.local_path(name)
         digest = hashlib.sha256()
         with one_sentence("read", path), open(path, "rb", buffering=0) as file:
-            while block := file.read(_HASH_BLOCK_BYTES):
+            while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
         return digest.hexdigest()
 
@@ -134,8 +130,10 @@ class Local:
                 remove_tree(path)
 
     def fetch(self, name: str, path: str) -> None:
-        with one_sentence("copy", self.local_path(name)):
-            shutil.copyfile(self.local_path(name), path)
+        stored = self.local_path(name)
+        with one_sentence("copy", f"{stored} to {path}"), _open_regular(stored) as old, open(path, "xb") as new:
+            while block := old.read(_BLOCK_BYTES):
+                new.write(block)
 
     def local_path(self, name: str) -> str:
         # Names also come from manifests of unknown origin.
@@ -199,6 +197,15 @@ class LocalWriter:
             self._fd = -1
         with one_sentence("delete", self._path):
             _ignore_missing(lambda: os.unlink(self._path))
+
+
+@contextmanager
+def _open_regular(path: str) -> Iterator[IO[bytes]]:
+    # A FIFO of that name would otherwise be waited for, and a device read for ever.
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise StorageError(f"expected a regular file at {path}, got something else; remove it")
+        yield file
 
 
 def _open_at_once(path: str, flags: int) -> int:

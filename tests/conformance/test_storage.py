@@ -203,8 +203,35 @@ def test_the_time_of_an_object_is_when_it_was_stored(storage):
     assert found is not None and abs(found - before) < 60 * 10**9
 
 
+def test_a_whole_object_is_fetched_into_a_new_file(storage, tmp_path):
+    data = random.Random(3).randbytes(2_500_001)
+    for name, value in {"a/x": data, "empty": b""}.items():
+        storage.put(name, value)
+        path = tmp_path / name.replace("/", "-")
+        assert storage.fetch(name, str(path)) is None
+        assert path.read_bytes() == value
+        assert storage.get(name) == value
+
+
+@pytest.mark.parametrize("name", ["nothing", "a", "a/x/y", "../x", "/etc/hostname", ""])
+def test_what_is_no_object_cannot_be_fetched(storage, tmp_path, name, one_sentence):
+    storage.put("a/x", b"123")
+    with pytest.raises(StorageError) as caught:
+        storage.fetch(name, str(tmp_path / "new"))
+    assert name in one_sentence(caught.value)
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(storage, tmp_path, one_sentence):
+    storage.put("a/x", b"123")
+    with pytest.raises(StorageError) as caught:
+        storage.fetch("a/x", str(tmp_path / "missing" / "new"))
+    assert "missing" in one_sentence(caught.value)
+
+
 def test_an_object_can_be_mapped_at_its_local_path(storage):
     storage.put("a/x", b"123")
+    if not storage.is_local:
+        return
     with open(storage.local_path("a/x"), "rb") as file:
         assert file.read() == b"123"
 

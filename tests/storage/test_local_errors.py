@@ -58,6 +58,37 @@ def test_a_limit_on_file_sizes_is_a_sentence_and_nothing_is_left(tmp_path, one_s
     assert storage.get("x") == b"old" and list(storage.names()) == ["x"]
 
 
+def test_a_full_disk_a_copy_is_fetched_to_is_a_sentence_that_names_it(small_disk, tmp_path, one_sentence):
+    disk = small_disk(400)
+    storage = Local(str(tmp_path / "root"))
+    storage.put("x", BIG)
+    with pytest.raises(StorageError) as caught:
+        storage.fetch("x", str(disk / "copy"))
+    text = one_sentence(caught.value)
+    assert os.strerror(errno.ENOSPC) in text and str(disk / "copy") in text and f"{storage.uri}/x" in text
+    assert storage.get("x") == BIG
+
+
+def test_a_file_that_is_there_is_not_fetched_over(tmp_path, one_sentence):
+    storage = Local(str(tmp_path))
+    storage.put("x", b"1")
+    storage.put("y", b"2")
+    with pytest.raises(StorageError) as caught:
+        storage.fetch("x", storage.local_path("y"))
+    assert os.strerror(errno.EEXIST) in one_sentence(caught.value)
+    assert storage.get("y") == b"2"
+
+
+def test_a_fifo_is_neither_waited_for_nor_fetched_as_nothing(tmp_path, one_sentence):
+    storage = Local(str(tmp_path))
+    os.mkfifo(tmp_path / "fifo")
+    for action in (lambda: storage.fetch("fifo", str(tmp_path / "new")), lambda: storage.get("fifo")):
+        with pytest.raises(StorageError) as caught:
+            action()
+        assert "expected a regular file" in one_sentence(caught.value)
+    assert not (tmp_path / "new").exists()
+
+
 AS_NOBODY = """
 import os, sys
 from shardtools.errors import StorageError
@@ -75,6 +106,7 @@ actions = {
     "delete": lambda: storage.delete("x"),
     "get": lambda: storage.get("secret"),
     "sha256": lambda: storage.sha256("secret"),
+    "fetch": lambda: storage.fetch("secret", "/dev/null/x"),
     "names": lambda: list(storage.names()),
     "num_bytes": lambda: storage.num_bytes("closed/x"),
 }
@@ -107,7 +139,7 @@ def test_every_action_without_the_permission_is_a_sentence():
         pytest.skip("another user cannot read the package here")
     assert done.returncode == 0, done.stderr
     sentences = dict(line.split(" | ", 1) for line in done.stdout.splitlines())
-    assert sorted(sentences) == ["create", "delete", "get", "move", "names", "num_bytes", "put", "sha256", "writer"]
+    assert sorted(sentences) == ["create", "delete", "fetch", "get", "move", "names", "num_bytes", "put", "sha256", "writer"]
     for sentence in sentences.values():
         assert sentence.startswith("could not ") and "Permission denied" in sentence and "give this user the permission" in sentence
 
