@@ -1,6 +1,7 @@
 """Interleaved runs of the sides of a comparison, each a fresh process, and what they took."""
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 DESTINATION = "{destination}"
 """Stands in a command for where this run writes."""
+_TOLD = re.compile(rb"^([a-z_]+)=(\d+(?:\.\d+)?)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Run:
     """Of the largest process."""
     loop_seconds: float | None
     """What a peer says its loop took, its imports not counted."""
+    told: dict[str, float]
+    """Every number that the process printed as a line of its own, ``name=value``."""
 
 
 Round = dict[str, Run]
@@ -115,8 +119,8 @@ def run_command(command: Sequence[str]) -> Run:
         if process.returncode:
             said = errors.read().decode(errors="replace")
             raise SystemExit(f"{' '.join(command)}\nended with exit code {process.returncode}:\n{said}")
-        _, found, loop_seconds = output.read().rpartition(b"loop_seconds=")
-    return Run(wall_seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, float(loop_seconds) if found else None)
+        told = {name.decode(): float(value) for name, value in _TOLD.findall(output.read())}
+    return Run(wall_seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, told.get("loop_seconds"), told)
 
 
 def remove(folder: Path) -> None:

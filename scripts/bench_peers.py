@@ -14,6 +14,14 @@ import tempfile
 from pathlib import Path
 
 from _inputs import SHARDTOOLS
+from _loader_cases import (
+    loader_decode_case,
+    loader_mds_case,
+    loader_memory_case,
+    loader_startup_case,
+    loader_tokens_case,
+    loader_wds_case,
+)
 from _measure import Case, Claim, Round, Side, measure, remove, say
 from _pack_cases import files_case, jsonl_case, memory_case
 from _report import report, tables
@@ -37,6 +45,12 @@ def startup_case(_work: Path, _scale: float) -> Case:
 CASES = {
     "files": files_case,
     "jsonl": jsonl_case,
+    "loader-decode": loader_decode_case,
+    "loader-mds": loader_mds_case,
+    "loader-memory": loader_memory_case,
+    "loader-startup": loader_startup_case,
+    "loader-tokens": loader_tokens_case,
+    "loader-wds": loader_wds_case,
     "memory": memory_case,
     "startup": startup_case,
     "tokens": tokens_case,
