@@ -18,6 +18,11 @@ Counts = npt.NDArray[np.int64]
 _LEAST_OPEN = 16
 
 
+def most_open(block_shards: int) -> int:
+    """How many shards stay open at once: each holds a file descriptor, and counts as memory of the process as far as it was read."""
+    return max(_LEAST_OPEN, 2 * block_shards)
+
+
 class Catalog(Protocol):
     """Picklable; workers open shards of their own."""
 
@@ -53,8 +58,7 @@ class Shards:
 
     def __init__(self, dataset: Dataset, cache: ShardCache, block_shards: int, views: bool) -> None:
         self._dataset = dataset
-        # An open shard holds a file descriptor, and counts as memory of the process as far as it was read.
-        self._most_open = max(_LEAST_OPEN, 2 * block_shards)
+        self._most_open = most_open(block_shards)
         self._cache = cache
         self._views = views
         self._shards = dataset.shards

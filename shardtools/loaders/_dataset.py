@@ -2,23 +2,25 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
-from shardtools.errors import BadSampleError, DamagedShardError, ShardtoolsError, UsageError
+from shardtools.errors import BadSampleError, DamagedShardError, UsageError
 from shardtools.loaders._catalog import Catalog
 from shardtools.loaders._map import MapDataset
 from shardtools.loaders._options import LoaderOptions
-from shardtools.loaders._order import Order
+from shardtools.loaders._order import Order, Positions
 from shardtools.loaders._shared import Shared
-from shardtools.loaders._state import Place, as_state, loader_state, parse_state, position_of
+from shardtools.loaders._state import Place, as_state, loader_state, parse_state, position_of, refuse_other_worlds
 from shardtools.loaders._world import World
 from shardtools.loaders.decoders import Decode
 
 _LOG = logging.getLogger("shardtools.loaders")
 _CHUNK_SAMPLES = 512
+_NUM_NEAR = 16
 
 
 class ShardedDataset(IterableDataset[Any]):
@@ -41,8 +43,8 @@ class ShardedDataset(IterableDataset[Any]):
         """Where the pass this process is in was begun."""
         self._num_given = 0
         """Samples of its reader's stream that are had by now."""
-        self._loaded: Place | None = None
-        """Of this worker alone, from a StatefulDataLoader."""
+        self._loaded: tuple[Place, dict[str, int]] | None = None
+        """Of this worker alone, from a StatefulDataLoader: its place, and what it found bad before."""
 
     @property
     def epoch(self) -> int:
@@ -61,12 +63,16 @@ class ShardedDataset(IterableDataset[Any]):
         if not 0 <= epoch < 2**63:
             raise UsageError(f"expected an epoch of 0 or more, got {epoch}")
         if epoch != self._shared.epoch:
+            self._place = None
             self._shared.set(epoch, 0, 0)
             self._shared.set_bad({})
 
     def __len__(self) -> int:
-        """How many samples this rank reads from where the present epoch starts."""
-        return self._world.num_samples(self._catalog.num_samples - self._shared.start)
+        """How many samples this rank reads in the pass that is next: of a place that was loaded until it is read out, then of the epoch."""
+        num_positions = self._catalog.num_samples
+        if self._shared.is_read_out:
+            return self._world.num_samples(num_positions)
+        return max(0, self._world.num_samples(num_positions - self._shared.start) - self._shared.skip)
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
@@ -74,16 +80,26 @@ class ShardedDataset(IterableDataset[Any]):
         epoch, (start, skip) = self._shared.epoch, self._shared.begin()
         if skip and num_workers > 1:
             raise UsageError("expected a place between two batches for several workers, got one inside a batch; use num_workers=0")
+        self._place = Place(epoch, start, skip, index, num_workers)
         if self._loaded is not None:
-            epoch, start, skip, self._loaded = self._loaded.epoch, self._loaded.start, self._loaded.num_samples, None
-        self._place, self._num_given = Place(epoch, start, skip, index, num_workers), skip
+            (self._place, bad), self._loaded = self._loaded, None
+            self._shared.set_own_bad(bad)
+        self._num_given = self._place.num_samples
         return self._samples(self._place)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process stands: for ``StatefulDataLoader``, or where the dataset is iterated without workers."""
+        """Where this process stands: for ``StatefulDataLoader``, or where the dataset is iterated without workers.
+
+        Raises UsageError where workers read: they read ahead, and only ``state_at`` or the StatefulDataLoader knows what was had.
+        """
+        if get_worker_info() is None and self._shared.is_by_workers:
+            raise UsageError(
+                "expected state_dict() of a dataset that this process reads itself, got one that workers read ahead of it; "
+                "pass the number of batches that were had to state_at(num_batches), or take the state of a StatefulDataLoader"
+            )
         if self._place is not None:
             return self._state(self._place._replace(num_samples=self._num_given))
-        return self._state(self._loaded or Place(self._shared.epoch, self._shared.start, self._shared.skip))
+        return self._state(Place(self._shared.epoch, self._shared.start, self._shared.skip))
 
     def state_at(self, num_batches: int) -> dict[str, Any]:
         """Where the epoch stands once this pass gave ``num_batches`` batches: for a plain ``DataLoader``, which reads ahead.
@@ -100,9 +116,10 @@ class ShardedDataset(IterableDataset[Any]):
         Raises UsageError for the state of another dataset, seed or order.
         """
         place, world, bad = parse_state(loader_state(state), self._identity)
-        self._place = None
-        if get_worker_info() is not None:
-            self._loaded = place
+        self._place, worker = None, get_worker_info()
+        if worker is not None:
+            refuse_other_worlds(place, world, self._world, worker.num_workers)
+            self._loaded, self._shared.epoch = (place, bad), place.epoch
             return
         self._shared.set_bad(bad)
         is_inside = place.num_samples % world.batch_size and place.num_samples < world.num_samples(self._catalog.num_samples - place.start)
@@ -131,7 +148,7 @@ class ShardedDataset(IterableDataset[Any]):
         return None if self._seed is None else self._options.block_shards
 
     def _state(self, place: Place) -> dict[str, Any]:
-        return as_state(place, self._world, self._identity, self._shared.bad)
+        return as_state(place, self._world, self._identity, self._shared.bad if get_worker_info() is None else self._shared.own_bad)
 
     def _order_of(self, epoch: int) -> Order:
         if self._order is None or self._order.epoch != epoch:
@@ -139,7 +156,7 @@ class ShardedDataset(IterableDataset[Any]):
         return self._order
 
     def _samples(self, place: Place) -> Iterator[Any]:
-        """This reader's samples, a batch at a time, its own after every ``num_workers``."""
+        """This reader's batches, every ``num_workers``-th of its rank's, a sample at a time."""
         world, num_positions, order = self._world, self._catalog.num_samples, self._order_of(place.epoch)
         first, inside = divmod(place.num_samples, world.batch_size)
         total = world.num_batches(num_positions - place.start)
@@ -153,28 +170,40 @@ class ShardedDataset(IterableDataset[Any]):
                     self._num_given += 1
                     yield sample
                 inside = 0
+        if place.worker == max(total - 1, 0) % place.num_workers:
+            self._shared.end()
 
     def _batch(self, places: list[list[int]]) -> list[Any]:
-        """The samples at these places, each shard and row. A bad one's place is taken by its neighbour: all ranks stay in step."""
+        """The samples at these places, each shard and row. A bad one's place is taken by another: all ranks stay in step."""
         samples: list[Any] = []
-        bad: list[int] = []
         read, decode = self._catalog.row, self._decode
         for shard, row in places:
-            sample: Any = None
+            sample: Any
             try:
                 sample = read(shard, row)
-                if decode is not None:
-                    sample = decode(sample)
-            except (ShardtoolsError, OSError) as error:
-                if not isinstance(error, DamagedShardError):
-                    raise
+            except DamagedShardError as error:
                 self._set_aside("damaged", shard, row, error)
-                bad.append(len(samples))
-            except Exception as error:
-                self._set_aside("undecodable", shard, row, error)
-                bad.append(len(samples))
+                sample = self._next_sound(shard, row)
+            else:
+                if decode is not None:
+                    try:
+                        sample = decode(sample)
+                    except Exception as error:
+                        self._set_aside("undecodable", shard, row, error)
+                        sample = self._next_sound(shard, row)
             samples.append(sample)
-        return _with_neighbours(samples, bad) if bad else samples
+        return samples
+
+    def _next_sound(self, shard: int, row: int) -> Any:
+        """The first sound sample behind a bad one: the same for any world and batch size."""
+        for near, at in _places_behind(self._catalog.counts, shard, row):
+            with suppress(DamagedShardError):
+                sample = self._catalog.row(near, at)
+                if self._decode is None:
+                    return sample
+                with suppress(Exception):
+                    return self._decode(sample)
+        raise BadSampleError(f"expected a sound sample near sample {row:,} of {self._catalog.name(shard)}, got none; verify the dataset")
 
     def _set_aside(self, reason: str, shard: int, row: int, error: Exception) -> None:
         """Counts a bad sample. Raises BadSampleError where that is one too many."""
@@ -184,14 +213,11 @@ class ShardedDataset(IterableDataset[Any]):
         if not budget.allows(num_bad, self._catalog.num_samples):
             tolerate = "restore the shard" if reason == "damaged" else "mend the decoder or the sample"
             raise BadSampleError(f"{sentence}; {tolerate}, or tolerate some with max_bad") from error
-        _LOG.warning("%s; set aside, its place in the batch is taken by a neighbour", sentence)
+        _LOG.warning("%s; set aside, its place in the batch is taken by the next sound one", sentence)
 
 
-def _with_neighbours(samples: list[Any], bad: list[int]) -> list[Any]:
-    sound = [i for i in range(len(samples)) if i not in set(bad)]
-    if not sound:
-        raise BadSampleError(f"expected a sound sample among the {len(samples)} of a batch, got none; verify the dataset")
-    for i in bad:
-        before = [j for j in sound if j < i]
-        samples[i] = samples[before[-1] if before else sound[0]]
-    return samples
+def _places_behind(counts: Positions, shard: int, row: int) -> Iterator[tuple[int, int]]:
+    """Some rows behind this one, then the first of every shard behind it, all around: a damaged shard is soon left."""
+    yield from ((shard, at) for at in range(row + 1, min(row + 1 + _NUM_NEAR, int(counts[shard]))))
+    num_shards = len(counts)
+    yield from ((near % num_shards, 0) for near in range(shard + 1, shard + 1 + num_shards) if counts[near % num_shards])

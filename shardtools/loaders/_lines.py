@@ -8,21 +8,25 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shardtools.errors import UsageError
+from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.loaders._cache import ShardCache
+from shardtools.loaders._catalog import most_open
 from shardtools.sources.jsonl import TextFile
+from shardtools.storage import one_sentence
 
 _WINDOW_BYTES = 16 << 20
 _BLANK = b" \t\r"
+_BOM = b"\xef\xbb\xbf"
 
 
 class LineFiles:
     """Finds where lines begin by reading all text once, about 1 GB/s: what is read often is better packed. Memory: 8 bytes a line."""
 
-    def __init__(self, files: list[TextFile], cache: ShardCache) -> None:
+    def __init__(self, files: list[TextFile], cache: ShardCache, block_shards: int) -> None:
         self.field_encodings = {"json": "json"}
         self._files = files
         self._cache = cache
+        self._most_open = most_open(block_shards)
         self._texts: dict[int, mmap.mmap | bytes] = {}
         self._offsets = [_line_offsets(self._text(i)) for i in range(len(files))]
         self._texts.clear()
@@ -44,7 +48,7 @@ class LineFiles:
         begin = int(self._offsets[shard][row])
         end = text.find(b"\n", begin)
         line = text[begin:] if end < 0 else text[begin:end]
-        return {"__key__": self._files[shard].key(begin), "json": line.rstrip(b"\r")}
+        return {"__key__": self._files[shard].key(begin), "json": (line if begin else line.removeprefix(_BOM)).rstrip(b"\r")}
 
     def key(self, shard: int, row: int) -> str:
         return self._files[shard].key(int(self._offsets[shard][row]))
@@ -58,6 +62,8 @@ class LineFiles:
     def _text(self, shard: int) -> "mmap.mmap | bytes":
         text = self._texts.get(shard)
         if text is None:
+            while len(self._texts) >= self._most_open:
+                del self._texts[next(iter(self._texts))]
             file = self._files[shard]
             text = self._texts[shard] = _mapped(file, self._cache)
         return text
@@ -66,13 +72,16 @@ class LineFiles:
 def _mapped(file: TextFile, cache: ShardCache) -> "mmap.mmap | bytes":
     def make(path: str) -> None:
         with open(path, "wb") as out:
-            for piece in file.text():
-                out.write(piece)
+            try:
+                for piece in file.text():
+                    out.write(piece)
+            except ValueError as damage:
+                raise ShardtoolsError(f"expected sound JSON lines, got {file.path} with this fault: {damage}; restore it") from None
 
     def opened() -> IO[bytes]:
         return cache.open(f"{file.path}\0{file.num_bytes}", make) if file.is_compressed else open(file.path, "rb")
 
-    with opened() as stored:
+    with one_sentence("read", file.path), opened() as stored:
         if not stored.seek(0, 2):
             return b""
         return mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ)
@@ -85,7 +94,7 @@ def _line_offsets(text: "mmap.mmap | bytes") -> npt.NDArray[np.int64]:
     begins = np.concatenate([np.zeros(1, np.int64), *(end + 1 for end in ends)])
     begins = begins[begins < len(data)]
     # Few lines begin with white space; only they may be blank.
-    suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(_BLANK + b"\n", np.uint8)))
+    suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(_BLANK + b"\n" + _BOM[:1], np.uint8)))
     blank = np.fromiter(_blank(text, begins[suspects]), bool, len(suspects))
     return np.delete(begins, suspects[blank])
 
@@ -93,4 +102,5 @@ def _line_offsets(text: "mmap.mmap | bytes") -> npt.NDArray[np.int64]:
 def _blank(text: "mmap.mmap | bytes", begins: npt.NDArray[np.int64]) -> Iterator[bool]:
     for begin in begins.tolist():
         end = text.find(b"\n", begin)
-        yield not text[begin : end if end >= 0 else len(text)].strip(_BLANK)
+        line = text[begin : end if end >= 0 else len(text)]
+        yield not (line if begin else line.removeprefix(_BOM)).strip(_BLANK)

@@ -65,7 +65,7 @@ def _world(batch_size: int, options: LoaderOptions) -> World:
 def _catalog(uri: str, options: LoaderOptions, views: bool) -> tuple[Catalog, str]:
     path, cache = uri.removeprefix("file://"), ShardCache(options.cache_folder, options.cache_bytes)
     if path.lower().endswith(LINE_SUFFIXES) or (os.path.isdir(path) and _holds_lines_alone(path)):
-        return LineFiles(text_files(resolve_inputs([path])), cache), "wds"
+        return LineFiles(text_files(resolve_inputs([path])), cache, options.block_shards), "wds"
     dataset = datasets.open_dataset(uri)
     return Shards(dataset, cache, options.block_shards, views), dataset.format_name
 

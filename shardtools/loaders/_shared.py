@@ -1,6 +1,7 @@
 """What the process that owns a dataset and its DataLoader workers tell each other, in memory they share."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,84 +10,136 @@ from torch.utils.data import get_worker_info
 REASONS = ("damaged", "undecodable")
 """Why a sample is bad: its bytes break the format, or its decoder failed."""
 _MAX_WORKERS = 1024
-_EPOCH, _START, _SKIP, _GENERATION, _CLAIM, _COUNTS = range(6)
+_EPOCH, _START, _SKIP, _GENERATION, _CLAIM, _BY_WORKERS, _PASS, _READERS = range(8)
+"""Single cells; from ``_READERS`` on a row for each reader."""
 _UNCLAIMED, _OWNER = -1, -2
-_LOADED = 0
-"""The row of counts that a state brought along; the owner's is 1, the workers' follow."""
+_FROM_PLACE, _READ_OUT, _WHOLE = range(3)
+"""What the last pass is: from the place that was set on, the same with nothing left to read, or the epoch from its beginning."""
+_TAKEN, _BAD = 0, 1
+"""Of a reader's row: the place it took up last, and from there on its bad samples by reason."""
+_LOADED, _OWNERS, _WORKERS = range(3)
+"""The row of what a state brought along, the owner's, the first worker's."""
 
 
 class Shared:
     """Epoch, where to start in it, and what was bad. Travels to workers however they start, and reaches those that live on."""
 
     def __init__(self) -> None:
-        cells = torch.zeros(_COUNTS + (_MAX_WORKERS + 2) * len(REASONS), dtype=torch.int64)
+        cells = torch.zeros(_READERS + (_MAX_WORKERS + 2) * (_BAD + len(REASONS)), dtype=torch.int64)
         self._cells: torch.Tensor = cells.share_memory_()  # type: ignore[no-untyped-call]
-        self._cells[_CLAIM] = _UNCLAIMED
-        self._used_generation = -1
-        """The last place this copy has taken up; each process has its own."""
+        self.set(0, 0, 0)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy of another kind than a worker's has memory of its own, for workers of its own."""
+        self._cells = state["_cells"].share_memory_()
 
     @property
     def epoch(self) -> int:
         return int(self._cells[_EPOCH])
 
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._cells[_EPOCH] = epoch
+
     @property
     def start(self) -> int:
-        """The position at which the next pass over the epoch starts."""
-        return int(self._cells[_START])
+        """The position at which the last pass over the epoch started; before the first, at which it will."""
+        return 0 if self._cells[_PASS] == _WHOLE else int(self._cells[_START])
 
     @property
     def skip(self) -> int:
-        """How many samples of that pass a single process has had already."""
-        return int(self._cells[_SKIP])
+        """How many samples of that pass a single process had had before."""
+        return 0 if self._cells[_PASS] == _WHOLE else int(self._cells[_SKIP])
+
+    @property
+    def is_read_out(self) -> bool:
+        """Whether nothing is left to read from the place that was set on, though workers may still hold some of it."""
+        return int(self._cells[_PASS]) == _READ_OUT
+
+    @property
+    def is_by_workers(self) -> bool:
+        """Whether the last pass is read by workers, whose places only they know."""
+        return bool(self._cells[_BY_WORKERS])
 
     def set(self, epoch: int, start: int, skip: int) -> None:
         self._cells[_EPOCH], self._cells[_START], self._cells[_SKIP] = epoch, start, skip
         self._cells[_GENERATION] += 1
-        self._cells[_CLAIM] = _UNCLAIMED
+        self._cells[_CLAIM], self._cells[_BY_WORKERS], self._cells[_PASS] = _UNCLAIMED, 0, _FROM_PLACE
 
     def begin(self) -> tuple[int, int]:
         """Where the pass that begins now starts, and how many samples it skips: the place that was set holds for one pass.
 
-        All workers of one pass draw from one seed, by which they know each other; those that live on keep it, and remember.
+        All workers of one pass draw from one seed, by which they know each other. Another pass may have the same, where somebody
+        seeds anew, or by workers that live on: so each takes up a place once.
         """
-        worker, generation = get_worker_info(), int(self._cells[_GENERATION])
+        worker, generation = get_worker_info(), self._cells[_GENERATION]
         claim = _OWNER if worker is None else worker.seed - worker.id
-        if self._used_generation != generation and int(self._cells[_CLAIM]) == _UNCLAIMED:
+        self._cells[_BY_WORKERS] = worker is not None
+        if self._cells[_CLAIM] == _UNCLAIMED:
             self._cells[_CLAIM] = claim
-        if self._used_generation == generation or int(self._cells[_CLAIM]) != claim:
+        taken = self._readers()[_row(), _TAKEN]
+        if self._cells[_CLAIM] != claim or taken == generation:
+            self._cells[_PASS] = _WHOLE
             self._forget_bad()
             return 0, 0
-        self._used_generation = generation
-        return self.start, self.skip
+        self._readers()[_row(), _TAKEN] = generation
+        return int(self._cells[_START]), int(self._cells[_SKIP])
+
+    def end(self) -> None:
+        """The last sample of the pass is read."""
+        if self._cells[_PASS] == _FROM_PLACE:
+            self._cells[_PASS] = _READ_OUT
 
     def count_bad(self, reason: str) -> int:
         """How many samples of the pass are bad so far, this one with them, as far as all processes know by now."""
-        self._counts()[_row(), REASONS.index(reason)] += 1
+        self._bad()[_row(), REASONS.index(reason)] += 1
         return self.bad.total()
 
     @property
     def bad(self) -> Counter[str]:
         """Bad samples of the pass by reason, those before the place that was loaded with them."""
-        totals = self._counts().sum(dim=0).tolist()
-        return Counter({reason: count for reason, count in zip(REASONS, totals, strict=True) if count})
+        return _by_reason(self._bad().sum(dim=0))
 
-    def set_bad(self, bad: dict[str, Any]) -> None:
-        counts = self._counts()
-        counts[:] = 0
-        counts[_LOADED] = torch.tensor([int(bad.get(reason, 0)) for reason in REASONS])
+    @property
+    def own_bad(self) -> Counter[str]:
+        """Those this process found; what was loaded counts as the first worker's. Over all workers they add up to ``bad``."""
+        own = self._bad()[_row()]
+        return _by_reason(own + self._bad()[_LOADED] if _row() == _WORKERS else own)
+
+    def set_bad(self, bad: Mapping[str, int]) -> None:
+        self._bad()[:] = 0
+        self._bad()[_LOADED] = _as_row(bad)
+
+    def set_own_bad(self, bad: Mapping[str, int]) -> None:
+        self._forget_bad()
+        self._bad()[_row()] = _as_row(bad)
 
     def _forget_bad(self) -> None:
-        """A pass from the beginning counts anew."""
-        worker = get_worker_info()
-        self._counts()[_row()] = 0
-        if worker is None or worker.id == 0:
-            self._counts()[_LOADED] = 0
+        """A pass from the beginning counts anew: each worker its own, the first also those that are no worker's now."""
+        worker, counts = get_worker_info(), self._bad()
+        if worker is None:
+            counts[:] = 0
+            return
+        counts[_row()] = 0
+        if worker.id == 0:
+            counts[:_WORKERS] = 0
+            counts[_WORKERS + worker.num_workers :] = 0
 
-    def _counts(self) -> torch.Tensor:
-        counts: torch.Tensor = self._cells[_COUNTS:].view(-1, len(REASONS))
-        return counts
+    def _readers(self) -> torch.Tensor:
+        return self._cells[_READERS:].view(-1, _BAD + len(REASONS))
+
+    def _bad(self) -> torch.Tensor:
+        return self._readers()[:, _BAD:]
 
 
 def _row() -> int:
     worker = get_worker_info()
-    return 1 if worker is None else 2 + worker.id % _MAX_WORKERS
+    return _OWNERS if worker is None else _WORKERS + worker.id % _MAX_WORKERS
+
+
+def _as_row(bad: Mapping[str, int]) -> torch.Tensor:
+    return torch.tensor([int(bad.get(reason, 0)) for reason in REASONS])
+
+
+def _by_reason(counts: torch.Tensor) -> Counter[str]:
+    return Counter({reason: count for reason, count in zip(REASONS, counts.tolist(), strict=True) if count})

@@ -1,5 +1,6 @@
 """Where an epoch stands, as plain data, and how it is gone on with in another world."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -49,16 +50,35 @@ def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[
 def loader_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """The dataset's state inside that of torchdata's ``StatefulDataLoader``, as of the batches its loop has had; others as they are.
 
+    Raises UsageError where its batches are not the dataset's.
     Source: torchdata 0.11, stateful_dataloader.py, ``state_dict`` of its two iterators.
     """
     if "_snapshot" in state:
         snapshot = state["_snapshot"]
-        num_batches = int(snapshot["_snapshot_step"]) + int(state["_steps_since_snapshot"])
-        inner = snapshot["_worker_snapshots"]["worker_0"]["dataset_state"]
-        return {**inner, "num_samples": num_batches * int(inner["batch_size"]), "worker": 0, "num_workers": 1}
+        workers = [one["dataset_state"] for one in snapshot["_worker_snapshots"].values()]
+        num_batches, batch_size = int(snapshot["_snapshot_step"]), int(workers[0]["batch_size"])
+        num_samples = sum(int(one["num_samples"]) for one in workers)
+        if abs(num_samples - num_batches * batch_size) >= batch_size:
+            raise UsageError(
+                f"expected a StatefulDataLoader with the dataset's batch_size of {batch_size}, "
+                f"got the state of one that made {num_batches:,} batches of {num_samples:,} samples; give both the same"
+            )
+        num_samples += int(state["_steps_since_snapshot"]) * batch_size
+        bad = sum((Counter(one["bad"]) for one in workers), Counter[str]())
+        return {**workers[0], "num_samples": num_samples, "worker": 0, "num_workers": 1, "bad": dict(bad)}
     if isinstance(state.get("dataset_state"), dict):
         return dict(state["dataset_state"])
     return dict(state)
+
+
+def refuse_other_worlds(place: Place, was: World, world: World, num_workers: int) -> None:
+    """Raises UsageError for one worker's place in another world, where it says nothing."""
+    is_alike = was.world_size == world.world_size and was.batch_size == world.batch_size and was.last_batch == world.last_batch
+    if not is_alike or place.num_workers != num_workers:
+        raise UsageError(
+            "expected the StatefulDataLoader's state of as many ranks and workers as there are now, with the same batches, "
+            f"got that of {was.world_size} ranks of {place.num_workers} workers; give it to load_state_dict of the dataset instead"
+        )
 
 
 def position_of(place: Place, world: World, num_positions: int) -> int:

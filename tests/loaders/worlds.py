@@ -1,7 +1,7 @@
-"""Datasets without files, read as the workers of a DataLoader read them, and the arithmetic of batches done once more by hand."""
+"""Datasets without files, read as the workers of a DataLoader read them, and the arithmetic of orders and batches once more by hand."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,13 @@ import torch
 
 from shardtools.loaders import LoaderOptions, ShardedDataset
 from shardtools.loaders._world import World
+
+QUIET = [
+    pytest.mark.train,
+    # torch's own calls of what torch calls old, and torch's advice on machines with few cores.
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
 
 
 class Numbers:
@@ -48,6 +55,11 @@ def dataset_of(counts: Sequence[int], world: World, seed: int | None, block_shar
     return ShardedDataset(Numbers(counts), world, seed, None, options)
 
 
+def keys_of(loader: Iterable[Any]) -> list[list[str]]:
+    """Batch by batch."""
+    return [list(batch["__key__"]) for batch in loader]
+
+
 class Pass:
     """One pass of a DataLoader over one rank's dataset: each worker has a copy, and batches come from them in turn."""
 
@@ -55,7 +67,7 @@ class Pass:
         self._monkeypatch = monkeypatch
         copies = [dataset] if num_workers == 0 else [pickle.loads(pickle.dumps(dataset)) for _ in range(num_workers)]
         for copy in copies:
-            copy._shared = dataset._shared if num_workers == 0 else shared_copy(dataset)
+            copy._shared = dataset._shared
         workers = [SimpleNamespace(id=i, num_workers=num_workers, seed=seed + i) for i in range(num_workers)]
         self._infos: list[Any] = workers or [None]
         self.batches = self._run(copies, dataset._world.batch_size)
@@ -70,12 +82,28 @@ class Pass:
         return [batch for turn in zip_longest(*streams) for batch in turn if batch is not None]
 
 
-def shared_copy(dataset: ShardedDataset) -> Any:
-    """What a process gets of shared memory: the same cells, and a memory of its own."""
-    copy = pickle.loads(pickle.dumps(vars(dataset._shared)["_used_generation"]))
-    shared = object.__new__(type(dataset._shared))
-    vars(shared).update(_cells=dataset._shared._cells, _used_generation=copy)
-    return shared
+def epoch_places(counts: Sequence[int], seed: int | None, epoch: int, block_shards: int) -> list[tuple[int, int]]:
+    """Shard and row at every position, by the definition: sort by random words, ties by number; shards, then blocks of them."""
+
+    def permutation(count: int, kind: int, number: int) -> list[int]:
+        random = np.random.Philox(key=np.array([seed, epoch], np.uint64), counter=np.array([0, 0, number, kind], np.uint64))
+        words = [int(word) for word in random.random_raw(count)]
+        # The bits that a number takes are no part of the word it is sorted by.
+        return sorted(range(count), key=lambda i: (words[i] // 2 ** len(f"{count - 1:b}") if count > 1 else 0, i))
+
+    if seed is None:
+        return [(shard, row) for shard, count in enumerate(counts) for row in range(count)]
+    places: list[tuple[int, int]] = []
+    shards = permutation(len(counts), 0, 0)
+    for begin in range(0, len(shards), block_shards):
+        block = [(shard, row) for shard in shards[begin : begin + block_shards] for row in range(counts[shard])]
+        places += [block[i] for i in permutation(len(block), 1, begin // block_shards)]
+    return places
+
+
+def epoch_keys(counts: Sequence[int], seed: int | None, epoch: int, block_shards: int) -> list[str]:
+    """The same as ``Numbers`` names them."""
+    return [f"{shard}/{row}" for shard, row in epoch_places(counts, seed, epoch, block_shards)]
 
 
 def global_batches(order: list[str], batch_size: int, world_size: int, last_batch: str) -> list[list[list[str]]]:
@@ -91,6 +119,12 @@ def global_batches(order: list[str], batch_size: int, world_size: int, last_batc
             cuts = [sum(sizes[:rank]) for rank in range(world_size + 1)]
             steps.append([run[a:b] for a, b in pairwise(cuts)])
     return steps
+
+
+def batches_of_rank(order: list[str], world: World) -> list[list[str]]:
+    """What one rank must get of ``order``, with last batches that are not padded."""
+    steps = global_batches(order, world.batch_size, world.world_size, world.last_batch)
+    return [step[world.rank] for step in steps if step[world.rank]]
 
 
 def padded(left: list[str], epoch: list[str], step: int) -> list[str]:
