@@ -48,6 +48,16 @@ class Ledger:
         return self.num_written if self.num_rows is None else self.num_rows
 
     @property
+    def read_noun(self) -> str:
+        """What is read, written, rejected and filtered, for people."""
+        return "chat" if "chat" in self.transforms else "document" if self.transforms else "sample"
+
+    @property
+    def stored_noun(self) -> str:
+        """What the shards hold, for people."""
+        return "row" if self.transforms else "sample"
+
+    @property
     def num_read(self) -> int:
         return self.num_written + self.num_rejected + self.num_filtered
 
@@ -141,6 +151,14 @@ class Manifest:
         """Whether every shard is demanded to be byte for byte what this package writes: true but for shards that came from elsewhere."""
         source = self.recipe.get("source")
         return not (isinstance(source, dict) and source.get("canonical") is False)
+
+    @property
+    def transforms(self) -> tuple[dict[str, Any], ...]:
+        """The recipes of what made the samples of what was read; of a merged dataset what those of its parts have in common."""
+        found, source = self.recipe.get("transforms"), self.recipe.get("source")
+        if found is None and isinstance(source, dict):
+            found = source.get("transforms")
+        return tuple(found or ())
 
     def names(self) -> list[str]:
         """Every file of the dataset but the manifest itself."""

@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardtools.build.destination import Destination
-from shardtools.build.existing.admit import admit
+from shardtools.build.existing.admit import refuse_repeats, sound_shards
 from shardtools.build.existing.examine import Examined
 from shardtools.build.existing.merge_inputs import MergeInput, merge_inputs, refuse_nested
 from shardtools.build.existing.schema import Group, one_schema
 from shardtools.build.existing.stage import StageItem, StageShard
+from shardtools.build.existing.token_recipes import TokenRecipe, are_rows_numbered, one_token_recipe
 from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
 from shardtools.build.workers import fitting_engine
 from shardtools.engines import Engine, Progress
 from shardtools.errors import ShardtoolsError, StorageError
 from shardtools.extents import extent
+from shardtools.formats.mds import Mds
 from shardtools.manifest import Ledger, Manifest
 from shardtools.plan import Partition, Plan, Recipe, ShardLimit
 from shardtools.storage import Storage, open_storage
@@ -39,6 +41,14 @@ class Merge:
     def read(self, *_: object) -> Iterator[Any]:
         """Nothing: keys that occur twice are looked for in the shards, before anything is planned."""
         return iter(())
+
+
+@dataclass(frozen=True)
+class MergeOfTokens(Merge):
+    """The same of rows of tokens."""
+
+    transforms: tuple[TokenRecipe, ...]
+    """What made them has in common, None where it differs. It is no recipe to run again: each input had a source of its own."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +95,16 @@ def merge(
     storage = open_storage(destination)
     refuse_nested(sources, storage)
     inputs = merge_inputs(sources)
+    transforms = one_token_recipe(inputs)
     shard_bytes = [num_bytes for one in inputs for num_bytes in one.shard_bytes()]
     listener.on_inputs(sum(shard_bytes) * (1 if options.link else 2))
     candidates = [candidate for one in inputs for candidate in one.part.candidates]
     notes = [note for one in inputs for note in one.part.notes]
     with fitting_engine(options.workers, shard_bytes) as engine:
-        plan, items = _planned(inputs, admit(candidates, engine, listener.on_progress))
+        examined = sound_shards(candidates, engine, listener.on_progress)
+        plan, items = _planned(inputs, examined, transforms)
+        # Columns that differ tell more of what went wrong than keys that clash.
+        refuse_repeats(examined, *_remedies(plan))
         publisher = Publisher(storage, plan, (), _ANY_REJECTS, options.overwrite)
         place = Destination(storage, plan, publisher)
         if not options.overwrite and (finished := place.finished()) is not None:
@@ -129,9 +143,20 @@ def _publish(place: Destination, publisher: Publisher, work: _Work, options: Mer
         return overtaking, []
 
 
-def _planned(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> tuple[Plan, list[StageItem]]:
+def _remedies(plan: Plan) -> tuple[str, ...]:
+    """What to do about keys that occur twice, where it is not to remove a sample."""
+    source = plan.recipe.source
+    if not isinstance(source, MergeOfTokens) or not are_rows_numbered(source.transforms):
+        return ()
+    or_none = ", or each with --key-column none" if isinstance(plan.recipe.format, Mds) else ""
+    return (f"rows of tokens are numbered alike in every dataset: pack all sources in one run{or_none}",)
+
+
+def _planned(
+    inputs: Sequence[MergeInput], examined: Sequence[Examined], transforms: tuple[TokenRecipe, ...]
+) -> tuple[Plan, list[StageItem]]:
     groups = _groups(inputs, examined)
-    plan = _plan(inputs, groups)
+    plan = _plan(inputs, groups, transforms)
     return plan, _items(inputs, groups, plan)
 
 
@@ -151,11 +176,12 @@ def _groups(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> list[
     return groups
 
 
-def _plan(inputs: Sequence[MergeInput], groups: Sequence[Group]) -> Plan:
+def _plan(inputs: Sequence[MergeInput], groups: Sequence[Group], transforms: tuple[TokenRecipe, ...]) -> Plan:
     """A partition for each shard; what names it is where it lies in its source and what its bytes are."""
     schema = one_schema(groups)
     described = tuple(_description(one, group) for one, group in zip(inputs, groups, strict=True))
-    source = Merge(described, all(one.is_canonical for group in groups for one in group.examined))
+    canonical = all(one.is_canonical for group in groups for one in group.examined)
+    source = MergeOfTokens(described, canonical, transforms) if transforms else Merge(described, canonical)
     recipe = Recipe(source, schema.format, schema.fields, ShardLimit())
     partitions: list[Partition] = []
     for one, group in zip(inputs, groups, strict=True):

@@ -1,11 +1,19 @@
 """What ``pack`` shows of a plan and of a finished build, for people and for programs."""
 
+from collections import Counter
 from typing import Any
 
 from shardtools.build.run import PlannedBuild, Result
 from shardtools.manifest import Ledger
 from shardtools.sources import Survey
 from shardtools.units import format_bytes, plural
+
+_LEFT_OUT = {
+    "chats-dropped": "chats longer than --seq-len",
+    "documents-dropped": "documents longer than --seq-len",
+    "documents-empty": "documents without a token",
+}
+"""What transforms leave out on purpose, by the name of the count."""
 
 
 def notes(survey: Survey) -> list[str]:
@@ -37,13 +45,17 @@ def plan_rows(planned: PlannedBuild) -> list[tuple[str, str]]:
     content, num_samples = plan_json(planned), _num_planned(planned)
     about = "" if num_samples is not None else "about "
     return [
-        ("samples", f"{num_samples:,}" if num_samples is not None else "known when they are read"),
+        (
+            "rows" if planned.plan.recipe.transforms else "samples",
+            f"{num_samples:,}" if num_samples is not None else "known when they are read",
+        ),
         ("input", format_bytes(content["input_bytes"])),
         ("shards", f"{about}{content['shards']:,}, {about}{format_bytes(content['stored_bytes'])} in all"),
         ("fields", ", ".join(f"{name} ({encoding})" for name, encoding in content["fields"].items())),
         ("first keys", ", ".join(content["first_keys"])),
         ("collisions", f"{plural(content['key_twins'], 'key')} differ from another only by case or Unicode form"),
-        *_survey_rows(planned.survey),
+        *_skipped_rows(planned.survey),
+        *(("note", note) for note in planned.survey.notes),
     ]
 
 
@@ -67,43 +79,53 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def result_rows(result: Result) -> list[tuple[str, str]]:
-    """The finished build as a table."""
-    ledger, num_bytes, seconds = result.manifest.ledger, _num_bytes(result), _seconds(result)
-    rates = [("samples/s", f"{ledger.num_written / seconds:,.0f}"), ("MB/s", f"{num_bytes / 1e6 / seconds:,.1f}")]
+    """The finished build as a table. Notes are not in it: they were said when it was planned."""
+    ledger, num_bytes = result.manifest.ledger, _num_bytes(result)
     return [
-        ("samples", f"{ledger.num_written:,}"),
-        *_token_rows(ledger),
+        *(_token_rows(ledger) if ledger.transforms else [("samples", f"{ledger.num_written:,}")]),
         ("shards", f"{len(result.manifest.shards):,}"),
         ("bytes", f"{num_bytes:,} ({format_bytes(num_bytes)})"),
         ("rejected", f"{ledger.num_rejected:,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in sorted(ledger.rejects.items())),
-        *_survey_rows(result.survey),
+        *_skipped_rows(result.survey),
         ("seconds", f"{result.seconds:,.2f}"),
-        *([] if result.already_complete else rates),
+        *([] if result.already_complete else _rates(result)),
     ]
+
+
+def _rates(result: Result) -> list[tuple[str, str]]:
+    ledger, seconds = result.manifest.ledger, _seconds(result)
+    if ledger.transforms:
+        # What is stored of tokens says more of the format than of the work.
+        num_read = sum(partition.input_bytes for partition in result.survey.partitions)
+        return [("input MB/s", f"{num_read / 1e6 / seconds:,.1f}"), ("tokens/s", f"{_tokens_in(ledger) / seconds:,.0f}")]
+    return [("samples/s", f"{ledger.num_written / seconds:,.0f}"), ("MB/s", f"{_num_bytes(result) / 1e6 / seconds:,.1f}")]
 
 
 def _token_rows(ledger: Ledger) -> list[tuple[str, str]]:
     """What became of documents and their tokens."""
-    packing = ledger.transforms.get("packing")
-    if packing is None:
-        return []
-    spent = packing["tokens-stored"] + packing["padding"]
-    lost = packing["tokens-truncated"] + packing["tokens-dropped"]
+    # Chats that are too long are left out, or cut, before they come to packing; documents in packing.
+    totals = sum(ledger.transforms.values(), Counter[str]())
+    stored, padding = totals["tokens-stored"], totals["padding"]
+    truncated, dropped = totals["tokens-truncated"], totals["tokens-dropped"]
+    left_out = ", ".join(f"{totals[name]:,} {reason}" for name, reason in _LEFT_OUT.items() if totals[name])
     return [
-        ("  left out", f"{ledger.num_filtered:,}"),
-        ("tokens", f"{packing['tokens-stored']:,} of {packing['tokens-in']:,}, {lost:,} truncated or dropped"),
-        ("rows", f"{ledger.num_stored:,}"),
-        ("padding", f"{packing['padding']:,} ({packing['padding'] / max(spent, 1):.3%})"),
+        (f"{ledger.read_noun}s read", f"{ledger.num_read:,}"),
+        ("left out", left_out or "0"),
+        ("tokens", f"{stored:,} stored of {_tokens_in(ledger):,}, {truncated:,} truncated, {dropped:,} dropped"),
+        ("rows stored", f"{ledger.num_stored:,}"),
+        ("padding", f"{padding:,} ({padding / max(stored + padding, 1):.3%})"),
     ]
 
 
-def _survey_rows(survey: Survey) -> list[tuple[str, str]]:
-    return [
-        ("skipped", f"{sum(survey.skipped.values()):,}"),
-        *((f"  {reason}", f"{count:,}") for reason, count in sorted(survey.skipped.items())),
-        *(("note", note) for note in survey.notes),
-    ]
+def _tokens_in(ledger: Ledger) -> int:
+    """The tokens of all documents that were encoded."""
+    return next((counts["tokens-in"] for name, counts in ledger.transforms.items() if name != "packing"), 0)
+
+
+def _skipped_rows(survey: Survey) -> list[tuple[str, str]]:
+    reasons = [(f"  {reason}", f"{count:,}") for reason, count in sorted(survey.skipped.items())]
+    return [("skipped", f"{sum(survey.skipped.values()):,}"), *reasons]
 
 
 def _num_planned(planned: PlannedBuild) -> int | None:

@@ -17,6 +17,7 @@ class ProgressBar:
     def __init__(self, label: str) -> None:
         self._label = label
         self._bar: tqdm[None] | None = None
+        self._noun = "sample"
         self._num_samples = 0
         self._num_rejects = 0
 
@@ -27,8 +28,9 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.close()
 
-    def begin(self, expected_bytes: int) -> None:
-        """Show the bar; ``expected_bytes`` may be an estimate."""
+    def begin(self, expected_bytes: int, noun: str = "sample") -> None:
+        """Show the bar; ``expected_bytes`` may be an estimate, ``noun`` is what is stored."""
+        self._noun = noun
         if sys.stderr is None or not sys.stderr.isatty():
             return
         from tqdm import tqdm
@@ -51,5 +53,5 @@ class ProgressBar:
         self._num_samples += progress.num_samples
         self._num_rejects += progress.num_rejects
         if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._num_samples:,} samples, {self._num_rejects:,} rejected", refresh=False)
+            self._bar.set_postfix_str(f"{self._num_samples:,} {self._noun}s, {self._num_rejects:,} rejected", refresh=False)
             self._bar.update(progress.num_bytes)

@@ -61,5 +61,6 @@ def _json(done: Merged) -> dict[str, object]:
 
 def _rows(done: Merged) -> list[tuple[str, str]]:
     content = _json(done)
-    counts = [(name, f"{content[name]:,}") for name in ("inputs", "samples", "shards", "bytes")]
+    words = {"samples": f"{done.manifest.ledger.stored_noun}s"}
+    counts = [(words.get(name, name), f"{content[name]:,}") for name in ("inputs", "samples", "shards", "bytes")]
     return [*counts, ("rejected", f"{done.manifest.ledger.num_rejected:,}"), ("seconds", f"{done.seconds:,.2f}")]

@@ -19,6 +19,7 @@ from shardtools.units import Budget
 _EXAMPLES = (
     "shardtools pack images/ shards/images --to wds",
     "shardtools pack docs.jsonl shards/docs --to mds --compression zstd",
+    "shardtools pack docs.jsonl shards/tokens --to mds --tokenizer tokenizer/ --seq-len 2048 --packing bfd",
 )
 
 
@@ -80,8 +81,16 @@ class RunWords:
     ),
     option("--long-docs", of="token", metavar="[split|truncate|drop]", help="Documents above a row. [default: split; chats: drop]"),
     option("--tail", of="token", metavar="[pad|drop]", help="Last row of a partition that is not full. [default: pad]"),
-    option("--chat", of="token", is_flag=True, help="Text is a list of messages, packed by the tokenizer's template with a loss mask."),
-    option("--doc-ids", of="token", is_flag=True, help="Keep which document each piece of a row is of."),
+    option(
+        "--chat",
+        of="token",
+        is_flag=True,
+        help="Text is a list of messages, packed by the tokenizer's template with a loss mask. Chats longer than --seq-len are "
+        "left out and counted.",
+    ),
+    option(
+        "--doc-ids", of="token", is_flag=True, help="Keep which document each piece of a row is of: KEY, or KEY@OFFSET:TOTAL in tokens."
+    ),
     option("--backend", of="token", metavar="[auto|hf|gigatoken]", help="Who encodes; the ids are the same. [default: auto]"),
     option("--dtype", of="token", metavar="[auto|uint16|uint32|int32]", help="Type of stored ids. [default: auto, by the largest]"),
     option("--max-doc-bytes", of="token", metavar="SIZE", help="Most text that is encoded at once. [default: 1MiB]"),
@@ -93,7 +102,12 @@ class RunWords:
 @options(
     "Selection",
     option("--shuffle", is_flag=True, help="Permute all samples; needs --seed."),
-    option("--seed", type=click.IntRange(0, 2**64 - 1), metavar="S", help="Seed of --shuffle, and of the order of packed rows."),
+    option(
+        "--seed",
+        type=click.IntRange(0, 2**64 - 1),
+        metavar="S",
+        help="Seed of --shuffle, and of the order of packed rows. [default: none; 0 for packed rows]",
+    ),
     into="order",
 )
 @options(
@@ -123,7 +137,7 @@ def command(sources: tuple[str, ...], destination: str, order: OrderWords, run: 
         def on_plan(planned: PlannedBuild) -> None:
             for note in notes(planned.survey):
                 say(note)
-            bar.begin(planned.survey.expected_bytes)
+            bar.begin(planned.survey.expected_bytes, "row" if planned.plan.recipe.transforms else "sample")
 
         result = build(inputs, destination, ordered, RunOptions(engine, budget, run.overwrite), Listener(on_plan, bar.add))
     for warning in result.warnings:

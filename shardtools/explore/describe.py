@@ -7,7 +7,7 @@ from typing import Any
 
 from shardtools.datasets import Dataset
 from shardtools.formats import joined_names, split_names
-from shardtools.units import format_bytes
+from shardtools.units import format_bytes, plural
 
 SCAN_SAMPLES = 1000
 """How many samples of a foreign WDS dataset are looked at to learn its fields."""
@@ -76,6 +76,11 @@ class Description:
             "recipe": self.recipe,
         }
 
+    @property
+    def stored_noun(self) -> str:
+        """What people call a sample of it: documents were made into rows."""
+        return "row" if self.ledger is not None and self.ledger.get("transforms") else "sample"
+
     def rows(self) -> list[tuple[str, str]]:
         """Label and text, for a table."""
         sizes = f"{format_bytes(self.smallest_shard_bytes)} to {format_bytes(self.largest_shard_bytes)}"
@@ -84,8 +89,8 @@ class Description:
             ("dataset", self.uri),
             ("format", self.format_name + ("" if self.is_published else ", not published by shardtools (no manifest)")),
             ("shards", f"{self.num_shards:,}" + (f" of {sizes}" if self.num_shards else "")),
-            ("samples", "not recorded" if self.num_samples is None else f"{self.num_samples:,}"),
-            ("size", format_bytes(self.num_bytes) + ("" if mean is None else f", {format_bytes(mean)} a sample")),
+            (f"{self.stored_noun}s", "not recorded" if self.num_samples is None else f"{self.num_samples:,}"),
+            ("size", format_bytes(self.num_bytes) + ("" if mean is None else f", {format_bytes(mean)} a {self.stored_noun}")),
         ]
         rows += [(f"field {field.name}", self._field_text(field)) for field in self.fields]
         if self.ledger is not None:
@@ -100,7 +105,7 @@ class Description:
         if field.num_samples is None or field.num_samples == self.num_samples:
             return field.encoding
         scope = "" if self.field_sets_samples == self.num_samples else f" the first {self.field_sets_samples:,}"
-        return f"{field.encoding}, in {field.num_samples:,} of{scope or f' {self.field_sets_samples:,}'} samples"
+        return f"{field.encoding}, in {field.num_samples:,} of{scope or f' {self.field_sets_samples:,}'} {self.stored_noun}s"
 
 
 def describe(dataset: Dataset) -> Description:
@@ -159,6 +164,11 @@ def _encoding(dataset: Dataset, name: str) -> str:
 
 
 def _ledger_text(ledger: dict[str, Any]) -> str:
-    text = f"{ledger['read']:,} read = {ledger['written']:,} written + {ledger['rejected']:,} rejected + {ledger['filtered']:,} filtered"
+    transforms = ledger.get("transforms", {})
+    read, written, filtered = f"{ledger['read']:,} read", "written", "filtered"
+    if transforms:
+        read = f"{plural(ledger['read'], 'chat' if 'chat' in transforms else 'document')} read"
+        written, filtered = "packed", "left out"
+    text = f"{read} = {ledger['written']:,} {written} + {ledger['rejected']:,} rejected + {ledger['filtered']:,} {filtered}"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in ledger["rejects"].items())
     return f"{text} ({reasons})" if reasons else text

@@ -19,6 +19,7 @@ _KIND_OF = {extension: kind for kind, extensions in _KINDS.items() for extension
 _MIXED_COLUMN = "data"
 
 _SHOWN_FIELDS = 5
+CHOOSE_RULE = "choose with --group first-dot (as WebDataset reads names), --group last-dot, or --group file (each file its own sample)"
 
 FieldSets = Counter[tuple[str, ...]]
 """How many samples have which fields, each tuple sorted, repeats kept."""
@@ -90,10 +91,10 @@ def split_name(name: bytes, rule: str) -> tuple[bytes, bytes]:
     return name if rule == "file" else name[:dot], name[dot + 1 :]
 
 
-def choose_rule(scans: Sequence[Scan], aliases: dict[str, str]) -> tuple[str, str | None]:
+def choose_rule(scans: Sequence[Scan], aliases: dict[str, str], remedy: str = CHOOSE_RULE) -> tuple[str, str | None]:
     """``first-dot`` or ``last-dot`` by what the names allow, with a note where they differ.
 
-    ``aliases`` maps extensions to the field they count as. Raises UsageError where both readings are possible.
+    ``aliases`` maps extensions to the field they count as. Raises UsageError, which ends in the remedy, where both readings are possible.
     """
     if not any(scanned.has_dotted_stems for scanned in scans):
         return "first-dot", None
@@ -108,8 +109,7 @@ def choose_rule(scans: Sequence[Scan], aliases: dict[str, str]) -> tuple[str, st
     if not uniform and all(len(fields) == 1 for fields in [*first, *last]) and sum(first.values()) == sum(last.values()):
         return "last-dot", "grouped by --group last-dot: every file is a sample of its own, dots in names belong to the key"
     raise UsageError(
-        f"expected file names with one reading; by the first dot they give {_shown(first)}, by the last dot {_shown(last)}: "
-        "choose with --group first-dot (as WebDataset reads names), --group last-dot, or --group file (each file its own sample)"
+        f"expected file names with one reading; by the first dot they give {_shown(first)}, by the last dot {_shown(last)}: {remedy}"
     )
 
 

@@ -17,9 +17,10 @@ from shardtools.sample import Batch, Field, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
 from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan
 from shardtools.sources._file_reader import FileReader, join, shown
-from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldRule, choose_rule, field_rules, parse_field_rules
+from shardtools.sources._grouping import CHOOSE_RULE, NO_EXTENSION_FIELD, FieldRule, choose_rule, field_rules, parse_field_rules
 from shardtools.sources._layout import LABEL_FIELD, Layout, label_names
 from shardtools.sources._scan import Subtree, scan, subtrees
+from shardtools.sources._text_kinds import each_file, refuse_only_tables, refuse_unfit
 from shardtools.units import plural
 
 GROUP_RULES = ("first-dot", "last-dot", "file")
@@ -91,20 +92,32 @@ class Files:
     def _settled(self, planned: FilePlan, request: SurveyRequest) -> tuple[Layout, tuple[Field, ...]]:
         if request.settled is not None and self.layout is not None:
             return self.layout, request.settled
-        rules = self.fields
-        if request.wanted is not None and request.wanted.path is not None:
-            if rules is not None:
-                raise UsageError("expected --fields or --text-key, got both; choose one")
-            rules = parse_field_rules(request.wanted.path)
+        given, wanted = self._given_rules(request), request.wanted
+        rules = given if given is not None else field_rules(planned.sets)
+        if wanted is not None:
+            refuse_unfit(planned.sets, rules, given)
         layout = Layout(
-            rules=rules if rules is not None else field_rules(planned.sets),
-            leaves_out=rules is not None,
+            rules=rules,
+            leaves_out=given is not None,
             labels=label_names([_folder(packed) for packed in planned.extents]) if self.label_from_dir else None,
             keep_path=self.keep_path,
-            keep_extensions=request.format.index_name is None,
+            # Of text that is tokenized, no member keeps the name.
+            keep_extensions=request.format.index_name is None and wanted is None,
             max_file_bytes=request.format.max_value_bytes,
         )
-        return layout, layout.fields(planned.sets, request.encodings)
+        fields = layout.fields(planned.sets, request.encodings)
+        if wanted is not None and wanted.field.encoding == "str":
+            # Whatever its extension says a file is, here it is text.
+            fields = tuple(replace(field, encoding="bytes") if field.name == rules[0].name else field for field in fields)
+        return layout, fields
+
+    def _given_rules(self, request: SurveyRequest) -> tuple[FieldRule, ...] | None:
+        """The fields that the user named."""
+        if request.wanted is None or request.wanted.path is None:
+            return self.fields
+        if self.fields is not None:
+            raise UsageError("expected --fields or --text-key, got both; choose one")
+        return parse_field_rules(request.wanted.path)
 
     def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
         assert self.layout is not None, "a recipe holds a surveyed source"
@@ -129,7 +142,11 @@ class Files:
             return rule, planned, []
         # The dots of some names can be read in two ways: look at all names before one is settled.
         scans = [scan(given) for given in request.inputs]
-        rule, note = choose_rule(scans, {alias: rule.name for rule in self.fields or () for alias in rule.aliases})
+        remedy = CHOOSE_RULE
+        if request.wanted is not None:
+            refuse_only_tables(planned.sets)
+            remedy = each_file(planned.sets, self._given_rules(request))
+        rule, note = choose_rule(scans, {alias: rule.name for rule in self.fields or () for alias in rule.aliases}, remedy)
         planned = FilePlan.merged(plan_scan(scanned, index, rule) for index, scanned in enumerate(scans))
         return rule, planned, [] if note is None else [note]
 

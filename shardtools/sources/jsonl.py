@@ -13,20 +13,19 @@ from shardtools.formats import Encoder
 from shardtools.partitions import partition_bytes, tapered
 from shardtools.plan import Partition, ShardLimit
 from shardtools.sample import Batch, Field, Reject, RejectSink
-from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, Wanted, escape_note
-from shardtools.sources._json_records import BadLine, Record, Records, parse
+from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
+from shardtools.sources._json_records import BadLine, Records, parse
 from shardtools.sources._line_files import LINE_SUFFIXES, FirstRecords, first_records, key_prefix, line_files, refuse_same_prefixes
 from shardtools.sources._lines import Place, Places, line_blocks
-from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, nested_column, parse_mappings
+from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, parse_mappings
 from shardtools.sources._settle import settle_layout
 from shardtools.sources._streams import DamagedStreamError, Window
 from shardtools.sources._text_files import TextFile, text_files
+from shardtools.sources._wanted_field import wanted_mapping
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
 from shardtools.units import parse_bytes
 
 __all__ = ["LINE_SUFFIXES", "Jsonl", "TextFile", "text_files"]
-
-_SHOWN_FIELDS = 8
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,9 @@ class Jsonl:
             return self.layout, request.settled, []
         mappings, encodings = self.map, request.encodings
         if request.wanted is not None:
-            mappings, encodings = _wanted_mapping(request.wanted, self), {request.wanted.field.name: request.wanted.field.encoding}
-            _refuse_absent(mappings, records)
+            if self.map is not None or self.keep_path:
+                raise UsageError("expected neither --map nor --keep-path with --tokenizer, which packs one field, got one; use --text-key")
+            mappings, encodings = (wanted_mapping(request.wanted, records),), {request.wanted.field.name: request.wanted.field.encoding}
         whole = request.format.index_name is None and mappings is None
         fields: tuple[Field, ...]
         draft = RecordLayout(self.key, (), None, whole, self.keep_path, exact=(self.key,) if self.key else ())
@@ -178,23 +178,6 @@ class _BadLines:
     def __call__(self, bad: BadLine) -> None:
         self.num_lines += 1
         self.reject(Reject(bad.reason, self.place(bad.offset), bad.sentence, bad.head))
-
-
-def _refuse_absent(mappings: tuple[FieldMapping, ...], records: Sequence[Record]) -> None:
-    """A path that leads nowhere in all the first records is a slip of the pen."""
-    for mapping in mappings:
-        if mapping.nested and all(value is None for value in nested_column(records, mapping.record_field)):
-            raise UsageError(
-                f"expected --text-key to name a field of the records, such as {', '.join(sorted(records[0])[:_SHOWN_FIELDS])}, "
-                f"got {mapping.record_field!r}, which none of the first {len(records):,} has"
-            )
-
-
-def _wanted_mapping(wanted: Wanted, source: Jsonl) -> tuple[FieldMapping, ...]:
-    if source.map is not None or source.keep_path:
-        raise UsageError("expected neither --map nor --keep-path with --tokenizer, which packs one field, got one; use --text-key")
-    path = wanted.field.name if wanted.path is None else wanted.path
-    return (FieldMapping(wanted.field.name, path, nested="." in path),)
 
 
 def _extent(piece: Piece) -> bytes:

@@ -22,6 +22,7 @@ from shardtools.verify._index import check_index
 from shardtools.verify._offsets import offset_places
 from shardtools.verify._presence import check_presence, length_of
 from shardtools.verify._shards import CheckShard, ShardItem, ShardReport
+from shardtools.verify._token_rules import has_ids_of_its_own, token_rules
 from shardtools.verify._unique import check_contents, check_keys
 from shardtools.verify.findings import KINDS, LEVELS, Finding, Findings
 from shardtools.verify.options import DeliveryOptions, VerifyOptions
@@ -138,15 +139,14 @@ def _check_shards(
 
 def _check_tokens(dataset: Dataset, reports: Sequence[ShardReport], pieces: DigestTable, findings: Findings) -> None:
     """The ledger of tokens, where the dataset holds rows of them that could all be read."""
-    manifest = dataset.manifest
-    if manifest is None or not manifest.recipe.get("transforms") or any(report.findings for report in reports):
+    manifest, rules = dataset.manifest, token_rules(dataset.manifest)
+    if manifest is None or rules is None or any(report.findings for report in reports):
         return
-    from shardtools.verify._token_rows import TokenRules, check_documents, check_ledger
+    from shardtools.verify._token_rows import check_documents, check_ledger
 
-    rules = TokenRules.of(manifest)
-    if rules is not None and len(reports) == len(manifest.shards):
+    if len(reports) == len(manifest.shards):
         check_ledger(manifest, sum((report.token_counts for report in reports), Counter()), findings)
-        if rules.has_doc_ids:
+        if rules.has_doc_ids and has_ids_of_its_own(manifest):
             check_documents(pieces, rules, manifest.ledger.num_written, findings)
 
 

@@ -12,6 +12,7 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.formats import Columns, Fault, StoredSample, joined_names, split_names
 from shardtools.verify._deep import Check, check_of, is_decoded_before
+from shardtools.verify._token_rules import token_rules
 from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import RECORD_BYTES
 
@@ -101,12 +102,12 @@ class Tally:
 
 
 def _token_tally(dataset: Dataset, shard: Shard) -> "TokenTally | None":
-    if dataset.manifest is None or not dataset.manifest.recipe.get("transforms"):
+    rules = token_rules(dataset.manifest)
+    if rules is None:
         return None
-    from shardtools.verify._token_rows import TokenRules, TokenTally
+    from shardtools.verify._token_rows import TokenTally
 
-    rules = TokenRules.of(dataset.manifest)
-    return None if rules is None else TokenTally(rules, dataset, shard)
+    return TokenTally(rules, dataset, shard)
 
 
 def _content_digest(sample: StoredSample, key_name: str | None, is_dense: bool) -> bytes:

@@ -13,6 +13,7 @@ from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import Proof
 
 SCHEMA = "shardtools.verdict/1"
+_IMAGES = {"jpeg", "jpg", "png"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,13 @@ class Verdict:
     is_rebuilt: bool
     """The manifest was made from the shards that were there, and cannot know what was lost before."""
     has_tokens: bool
-    """Samples are rows of tokens that packing made."""
+    """Samples are rows of tokens that packing made, by a recipe that the manifest holds."""
+    stored_noun: str
+    """What people call a sample of it."""
+    read_noun: str
+    """What people call a sample of what was read."""
+    has_images: bool
+    """Some field holds images, or it is not known what fields hold."""
     is_canonical: bool
     """The manifest says that this package wrote the shards, which are then demanded to be as it writes them."""
     findings: tuple[Finding, ...]
@@ -68,7 +75,10 @@ class Verdict:
             is_indexed=bool(dataset.shards) and all(shard.entry is not None for shard in dataset.shards),
             has_digests=dataset.manifest is not None or any(file.hashes for shard in dataset.shards for file in _files(shard)),
             is_rebuilt=dataset.manifest is not None and dataset.manifest.recipe["source"].get("name") == "index",
-            has_tokens=dataset.manifest is not None and bool(dataset.manifest.ledger.transforms),
+            has_tokens=dataset.manifest is not None and bool(dataset.manifest.transforms),
+            stored_noun="sample" if dataset.manifest is None else dataset.manifest.ledger.stored_noun,
+            read_noun="sample" if dataset.manifest is None else dataset.manifest.ledger.read_noun,
+            has_images=_may_hold_images(dataset),
             is_canonical=dataset.manifest is not None and dataset.manifest.is_canonical,
             findings=tuple(finding for finding in _sorted(found, dataset) if options.strict or not finding.is_note),
             notes=tuple(finding for finding in _sorted(found, dataset) if not options.strict and finding.is_note),
@@ -109,11 +119,11 @@ class Verdict:
         return [text for text in (self._outcome(), " ".join(self.proved()), self._limits()) if text]
 
     def _outcome(self) -> str:
-        what = f"{plural(self.num_shards, 'shard')}, {plural(self.num_samples, 'sample')}, {format_bytes(self.num_bytes)}"
+        what = f"{plural(self.num_shards, 'shard')}, {plural(self.num_samples, self.stored_noun)}, {format_bytes(self.num_bytes)}"
         noted = f" {plural(len(self.notes), 'note')}." if self.notes else ""
         num_repeats = sum(note.num for note in self.notes if note.kind == "duplicate-content")
         if num_repeats:
-            noted += f" {plural(num_repeats, 'sample')} with the content of another."
+            noted += f" {plural(num_repeats, self.stored_noun)} with the content of another."
         if not self.findings:
             return f"Sound: {what}.{noted}"
         counts = self.counts()
@@ -170,7 +180,8 @@ class Verdict:
         laid_out = " and is laid out as this package writes it" if self.is_canonical else ""
         sentences.append(f"Every byte of every shard parses{laid_out}.")
         if self.is_published:
-            closes = ", and the ledger closes: every sample read was written, rejected or filtered" if not self.is_rebuilt else ""
+            fates = "written, rejected or filtered" if self.read_noun == "sample" else "packed, rejected or left out"
+            closes = f", and the ledger closes: every {self.read_noun} read was {fates}" if not self.is_rebuilt else ""
             sentences.append(f"Counts, field sets and offsets agree{closes}.")
         if self.has_tokens:
             sentences.append("Rows, pieces, tokens and padding, counted again, come to what the ledger says.")
@@ -188,20 +199,28 @@ class Verdict:
         if self.unchecked_fields:
             limits.append(f"anything about the values of {', '.join(self.unchecked_fields)}, which are not decoded")
         if not self.is_published:
-            limits.append("that no sample is missing, since there is no manifest to compare with")
+            limits.append(f"that no {self.stored_noun} is missing, since there is no manifest to compare with")
         if self.is_rebuilt:
             limits.append("what was lost before shardtools index made the manifest, which it made of the shards that were there")
-        if not self.options.deep:
+        # Rows of tokens were decoded when they were counted, and what MDS holds beside images when it was parsed.
+        if not self.options.deep and not self.has_tokens and (self.has_images or self.format_name != "mds"):
             what = "that image pixels decode" if self.format_name == "mds" else "that values decode as their extensions say"
             limits.append(f"{what} (--deep)")
         if 6 not in levels:
-            limits.append("that values equal those of the source (--against SRC)")
+            ids = "that ids are those of the text (--against SRC --tokenizer FILE)"
+            limits.append(ids if self.has_tokens else "that values equal those of the source (--against SRC)")
         if 4 not in levels:
             limits.append("that no content occurs under two keys (--no-dup)")
         if 5 not in levels:
-            limits.append("how a reader delivers the samples (--no-dup, --live)")
+            limits.append(f"how a reader delivers the {self.stored_noun}s (--no-dup, --live)")
         limits += [end for proof in self.proofs for end in proof.not_proved]
         return f"Not looked at: {'; '.join(limits)}." if limits else ""
+
+
+def _may_hold_images(dataset: Dataset) -> bool:
+    encodings = {field.encoding for field in dataset.fields}
+    encodings |= {encoding for shard in dataset.shards if shard.entry is not None for encoding in shard.entry.columns.values()}
+    return not encodings or bool(encodings & _IMAGES)
 
 
 def _files(shard: Shard) -> Iterator[IndexedFile]:

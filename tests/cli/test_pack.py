@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models
 
 import shardtools
 
@@ -111,9 +112,8 @@ def table(text: str) -> dict[str, str]:
 def test_the_result_is_a_table_on_standard_output_and_notes_go_elsewhere(place):
     done = succeed(place, "docs.jsonl", "out", "--to", "mds")
     shown = table(done.stdout)
-    assert list(shown) == ["samples", "shards", "bytes", "rejected", "skipped", "note", "seconds", "samples/s", "MB/s"]
+    assert list(shown) == ["samples", "shards", "bytes", "rejected", "skipped", "seconds", "samples/s", "MB/s"]
     assert (shown["samples"], shown["shards"], shown["rejected"], shown["skipped"]) == ("12", "1", "0", "0")
-    assert shown["note"] == "fields: n int, text str"
     num_bytes = (place / "out" / "shard.00000.mds").stat().st_size
     assert shown["bytes"].startswith(f"{num_bytes:,} ")
     assert done.stderr == "note: fields: n int, text str\n"
@@ -533,13 +533,15 @@ def examples() -> list[str]:
     return [line.strip() for line in section.splitlines() if line.strip()]
 
 
-def test_the_help_ends_in_two_examples_that_work_as_written(place):
+def test_the_help_ends_in_three_examples_that_work_as_written(place):
     found = examples()
-    assert len(found) == 2
+    assert len(found) == 3
     folder = place / "newcomer"
     folder.mkdir()
     for name in ("images", "docs.jsonl"):
         (folder / name).symlink_to(place / name)
+    (folder / "tokenizer").mkdir()
+    Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")).save(str(folder / "tokenizer" / "tokenizer.json"))
     for line in found:
         words = shlex.split(line)
         assert words[0] == "shardtools" and words[1] == "pack"

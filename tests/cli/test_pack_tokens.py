@@ -14,6 +14,9 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import shardtools
+from shardtools.datasets import open_dataset
+from shardtools.explore.describe import describe
+from shardtools.verify import VerifyOptions, verify
 
 TEMPLATE = "{% for message in messages %}{{ '<s> ' + message['role'] + ' ' + message['content'] + ' </s>' }}{% endfor %}"
 WORDS = ["user", "assistant", "hi", "ok", *"abcdefgh"]
@@ -88,7 +91,7 @@ WRONG = {
     "--tokenizer tok --dtype int16": "expected --dtype auto|uint16|int32|uint32, got 'int16'",
     "--tokenizer tok --max-doc-bytes 0": "expected a size of a whole number of bytes above 0, got '0'",
     "--tokenizer tok --oversized drop": "expected --oversized cut|reject, got 'drop'",
-    "--tokenizer tok --text-key nope": "expected record fields among body, id, text, got 'nope'",
+    "--tokenizer tok --text-key nope": "expected a field 'nope' in the records, got body, body.text, id, text; choose with --text-key",
     "--tokenizer tok --map txt=text": "expected neither --map nor --keep-path with --tokenizer",
     "--tokenizer tok --keep-path": "expected neither --map nor --keep-path with --tokenizer",
     "--tokenizer tok --columns text=str": "expected no --columns with --tokenizer",
@@ -102,8 +105,8 @@ WRONG = {
     "--tokenizer tok --chat --long-docs drop": "expected --seq-len N with --long-docs drop, got none",
     "--tokenizer tok --chat --long-docs truncate": "expected --seq-len N with --long-docs truncate, got none",
     "--tokenizer tok --chat --backend hf": "expected no --backend with --chat",
-    "--tokenizer tok --text-key body.txt": "expected --text-key to name a field of the records",
-    "--tokenizer tok --text-key a..b": "expected --text-key to name a field of the records",
+    "--tokenizer tok --text-key body.txt": "expected a field 'body.txt' in the records, got body, body.text, id, text",
+    "--tokenizer tok --text-key a..b": "expected a field 'a..b' in the records",
     "--tokenizer tok --chat --max-doc-bytes 1MiB": "expected no --max-doc-bytes with --chat",
     "--tokenizer tok --chat --oversized cut": "expected no --oversized with --chat",
     "--tokenizer tok --chat --packing bfd": "expected --seq-len N with --packing bfd, got none",
@@ -171,9 +174,104 @@ def test_what_was_chosen_is_said_and_the_counts_are_those_of_the_manifest(pack, 
     num_tokens = sum(12 - i % 12 for i in range(40)) + 40
     packed = ledger["transforms"]["packing"]
     assert packed["tokens-in"] == packed["tokens-stored"] == num_tokens
-    assert re.search(rf"^samples +40$.*^tokens +{num_tokens:,} of {num_tokens:,}, 0 truncated or dropped$", done.stdout, re.S | re.M)
-    assert re.search(rf"^rows +{packed['rows']}$", done.stdout, re.M)
-    assert re.search(rf"^padding +{packed['padding']} \(", done.stdout, re.M)
+    shown = table(done.stdout)
+    assert (shown["documents read"], shown["left out"], shown["rows stored"]) == ("40", "0", str(packed["rows"]))
+    assert shown["tokens"] == f"{num_tokens:,} stored of {num_tokens:,}, 0 truncated, 0 dropped"
+    assert shown["padding"].startswith(f"{packed['padding']} (")
+    assert "samples" not in done.stdout and "note" not in shown
+
+
+LEFT_OUT: dict[str, tuple[str, str, dict[str, str]]] = {
+    "long chats": (
+        # Chats of 11 tokens, and two of 31.
+        "mixed-chats.jsonl",
+        "--chat --seq-len 16",
+        {
+            "chats read": "9",
+            "left out": "2 chats longer than --seq-len",
+            "tokens": "77 stored of 139, 0 truncated, 62 dropped",
+            "rows stored": "7",
+        },
+    ),
+    "cut chats": (
+        "mixed-chats.jsonl",
+        "--chat --seq-len 16 --long-docs truncate",
+        {"chats read": "9", "left out": "0", "tokens": "109 stored of 139, 30 truncated, 0 dropped", "rows stored": "9"},
+    ),
+    "long documents": (
+        # 20 of 2 tokens and an EOS, 3 of 12 tokens and an EOS, 2 of none, and a line that has no text.
+        "mixed-docs.jsonl",
+        "--seq-len 6 --long-docs drop --max-bad 1",
+        {
+            "documents read": "26",
+            "left out": "3 documents longer than --seq-len, 2 documents without a token",
+            "tokens": "60 stored of 99, 0 truncated, 39 dropped",
+            "rows stored": "10",
+            "rejected": "1",
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def mixed(place) -> Path:
+    """The folder, with ``mixed-chats.jsonl`` and ``mixed-docs.jsonl``."""
+    short, long = ([{"role": "user", "content": "hi a"}, {"role": "assistant", "content": f"ok {words}"}] for words in ("b c", "b c " * 11))
+    (place / "mixed-chats.jsonl").write_text("".join(f"{json.dumps({'messages': long if i in (2, 5) else short})}\n" for i in range(9)))
+    texts: list[str | None] = ["a b"] * 20 + ["a b c d e f g h a b c d"] * 3 + ["", "", None]
+    (place / "mixed-docs.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return place
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize("format_", ["mds", "wds"])
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_the_summary_gives_reasons_and_its_tokens_add_up(pack, tmp_path, case, format_):
+    source, line, expected = LEFT_OUT[case]
+    done = pack(f"--to {format_} --tokenizer tok {line}", source)
+    assert done.returncode == 0, done.stderr
+    shown = table(done.stdout)
+    assert {name: shown[name] for name in expected} == expected
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", shown["tokens"])]
+    assert numbers[1] == numbers[0] + numbers[2] + numbers[3]
+    counts = json.loads((tmp_path / "out" / "shardtools.manifest").read_bytes())["ledger"]["transforms"]
+    encode = counts.get("chat") or counts["tokenize"]
+    lost = sum(one.get(name, 0) for one in counts.values() for name in ("tokens-truncated", "tokens-dropped"))
+    assert (numbers[1], numbers[2] + numbers[3]) == (encode["tokens-in"], lost)
+    assert list(shown)[-3:] == ["seconds", "input MB/s", "tokens/s"]
+
+
+def test_speed_is_of_what_was_read_whatever_the_format(pack, place):
+    for format_, extra in (("mds", ""), ("wds", "--overwrite")):
+        shown = table(pack(f"--to {format_} --tokenizer tok --seq-len 8 {extra}").stdout)
+        seconds = (place / "docs.jsonl").stat().st_size / 1e6 / max(float(shown["input MB/s"]), 0.05)
+        assert 0.5 * float(shown["seconds"]) - 0.01 <= seconds <= 2 * float(shown["seconds"]) + 0.1
+
+
+def table(text: str) -> dict[str, str]:
+    pairs = (line.strip().split("  ", 1) for line in text.splitlines())
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def test_what_is_stored_is_called_rows_and_what_is_read_documents_or_chats(pack, mixed, tmp_path):
+    for source, line, read in (("mixed-docs.jsonl", "--max-bad 1", "document"), ("mixed-chats.jsonl", "--chat", "chat")):
+        assert pack(f"--to mds --tokenizer tok --seq-len 16 {line} --overwrite", source).returncode == 0
+        out = str(tmp_path / "out")
+        num_rows = json.loads((tmp_path / "out" / "shardtools.manifest").read_bytes())["ledger"]["rows"]
+        verdict = verify(out, VerifyOptions(against=(str(mixed / source),), tokenizer=str(mixed / "tok")))
+        assert verdict.is_sound and f"{num_rows} rows" in verdict.closing() and "sample" not in verdict.closing()
+        assert f"every {read} read was packed, rejected or left out" in verdict.closing()
+        rows = dict(describe(open_dataset(out)).rows())
+        assert rows["rows"] == str(num_rows) and rows["size"].endswith(" a row") and "samples" not in rows
+        assert f" {read}s read = " in rows["ledger"]
+
+
+def test_what_was_not_looked_at_of_tokens(pack, tmp_path):
+    for format_, extra in (("mds", ""), ("wds", "--overwrite")):
+        assert pack(f"--to {format_} --tokenizer tok --seq-len 16 {extra}").returncode == 0
+        limits = verify(str(tmp_path / "out")).paragraphs()[-1]
+        assert limits.startswith("Not looked at: that ids are those of the text (--against SRC --tokenizer FILE); ")
+        assert "--deep" not in limits and "decode" not in limits
 
 
 def test_json_says_the_same(pack, tmp_path):

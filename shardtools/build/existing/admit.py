@@ -19,9 +19,16 @@ class UnsoundShardsError(ShardtoolsError):
 
 
 def admit(candidates: Sequence[Candidate], engine: Engine, on_progress: Report) -> list[Examined]:
+    """The shards of one dataset: ``sound_shards``, and no key in two of them."""
+    examined = sound_shards(candidates, engine, on_progress)
+    refuse_repeats(examined)
+    return examined
+
+
+def sound_shards(candidates: Sequence[Candidate], engine: Engine, on_progress: Report) -> list[Examined]:
     """Every shard, examined, in the given order.
 
-    Raises UnsoundShardsError, DuplicateKeyError, and ShardtoolsError for a shard that is there twice. Memory: 24 bytes a sample.
+    Raises UnsoundShardsError, and ShardtoolsError for a shard that is there twice. Memory: 24 bytes a sample.
     """
     order = {candidate.place: i for i, candidate in enumerate(candidates)}
     found: list[Examined] = []
@@ -31,7 +38,6 @@ def admit(candidates: Sequence[Candidate], engine: Engine, on_progress: Report) 
     if faults:
         raise UnsoundShardsError(faults)
     _refuse_same_shards(examined)
-    _refuse_repeats(examined)
     return examined
 
 
@@ -45,16 +51,14 @@ def _refuse_same_shards(examined: Sequence[Examined]) -> None:
             )
 
 
-def _refuse_repeats(examined: Sequence[Examined]) -> None:
-    """Raises DuplicateKeyError that names both places of the first key found twice."""
+def refuse_repeats(examined: Sequence[Examined], remedy: str = "remove one of the two samples") -> None:
+    """Raises DuplicateKeyError that names both places of the first key found twice, and ends in the remedy."""
     for digest in repeats([one.keys for one in examined]):
         first_place: dict[str, str] = {}
         for one in examined:
             for key, place in _places(one, digest) if one.keys.between(digest, None)[:1] == [digest] else ():
                 if key in first_place:
-                    raise DuplicateKeyError(
-                        f"expected every key once, got {key!r} in {first_place[key]} and in {place}; remove one of the two samples"
-                    )
+                    raise DuplicateKeyError(f"expected every key once, got {key!r} in {first_place[key]} and in {place}; {remedy}")
                 first_place[key] = place
 
 

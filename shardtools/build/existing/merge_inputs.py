@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shardtools.build.existing.examine import Candidate
 from shardtools.build.existing.gather import Part, find_parts
@@ -31,6 +32,11 @@ class MergeInput:
         """The fields its manifest names, without the key column; none without one."""
         manifest = self.part.dataset.manifest
         return () if manifest is None else tuple(Field(one["name"], one["encoding"], one["optional"]) for one in manifest.recipe["fields"])
+
+    @property
+    def transforms(self) -> tuple[dict[str, Any], ...]:
+        """The recipes of what made its samples; none without a manifest, and where they are what was read."""
+        return () if self.part.dataset.manifest is None else self.part.dataset.manifest.transforms
 
     def shard_bytes(self) -> list[int]:
         """The stored length of each of its shards; 0 for one that is not there."""

@@ -204,13 +204,16 @@ def _proof(sides: _Sides, ledger: Ledger, order: str, is_proved: bool) -> Proof:
         not_proved += ("which sample has which key, since the dataset stores no keys",)
     if not is_proved:
         return Proof(not_proved=not_proved)
+    kept, left = ("written", "filtered") if ledger.num_rows is None else ("packed", "left out")
     read = (
-        f"read {ledger.num_read:,} = written {ledger.num_written:,} + rejected {ledger.num_rejected:,} + filtered {ledger.num_filtered:,}"
+        f"{ledger.read_noun}s read {ledger.num_read:,} = {kept} {ledger.num_written:,} + rejected {ledger.num_rejected:,} + "
+        f"{left} {ledger.num_filtered:,}"
     )
+    made = plural(ledger.num_stored, ledger.stored_noun)
     return Proof(
         (
-            f"The recipe was run again on the source: each of the {plural(ledger.num_stored, 'sample')} it makes is in the dataset "
-            f"exactly once, byte for byte{order}, and the ledger closes: {read}.",
+            f"The recipe was run again on the source: each of the {made} it makes is in the dataset exactly once, byte for byte{order}, "
+            f"and the ledger closes: {read}.",
         ),
         not_proved,
     )
