@@ -56,6 +56,7 @@ def restored_transforms(recipes: Sequence[Mapping[str, Any]], tokenizer: str | N
     if tokenizer is None:
         raise UsageError("expected --tokenizer FILE with a dataset of tokens, got none; name the tokenizer.json it was packed with")
     first, *others = recipes
+    _refuse_other_tokenizer(first, tokenizer)
     encode = _restored_encode(first, tokenizer)
     if json.loads(json.dumps(encode.recipe())) != dict(first):
         differing = [name for name, value in encode.recipe().items() if value != first.get(name)]
@@ -64,6 +65,18 @@ def restored_transforms(recipes: Sequence[Mapping[str, Any]], tokenizer: str | N
             "name that tokenizer, and install those versions"
         )
     return (encode, *(plugins.restored("transforms", one) for one in others))
+
+
+def _refuse_other_tokenizer(recipe: Mapping[str, Any], tokenizer: str) -> None:
+    """Before it is loaded: what another one cannot do is of no interest."""
+    from shardtools.transforms.tokenize import tokenizer_sha256
+
+    packed_with, given = recipe.get("tokenizer_sha256"), tokenizer_sha256(tokenizer)
+    if packed_with != given:
+        raise UsageError(
+            f"expected the tokenizer the dataset was packed with (SHA-256 {str(packed_with)[:16]}...), "
+            f"got another (SHA-256 {given[:16]}...) in {tokenizer}; name that one"
+        )
 
 
 def _restored_encode(recipe: Mapping[str, Any], tokenizer: str) -> Any:

@@ -127,6 +127,7 @@ class Chat:
             return None
         kept, kept_mask = tokens[: self.seq_len], mask[: self.seq_len]
         if not kept_mask.any():
+            counts["tokens-dropped"] += len(tokens)
             raise BadTextError(
                 "no-assistant-turn",
                 f"expected something an assistant says in the first {self.seq_len:,} tokens, got none; "

@@ -104,6 +104,11 @@ class Tokenize:
         return Documents(self.policy, reference, quick, self.vocabulary.dtype, work.counts)
 
 
+def tokenizer_sha256(path: str) -> str:
+    """Of the ``tokenizer.json`` at a path, or in a folder. Raises UsageError where there is none."""
+    return TokenizerFile.at(path).sha256
+
+
 def settle_tokenizer(words: Mapping[str, str]) -> tuple[Tokenize, list[str]]:
     """The transform that a user's words ask for, every choice made, and the choices as sentences.
 
