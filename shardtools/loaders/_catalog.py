@@ -152,7 +152,9 @@ class Shards:
             with open(path, "wb") as out:
                 out.write(self._dataset.unpacked(shard, self._dataset.stored_file(shard.name)))
 
-        with self._cache.open(f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{shard.compression}", make) as file:
+        # Another shard may come to have the same name and length.
+        version = storage.modified_ns(shard.name)
+        with self._cache.open(f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{version}", make) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 

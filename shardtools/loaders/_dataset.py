@@ -121,12 +121,13 @@ class ShardedDataset(IterableDataset[Any]):
             refuse_other_worlds(place, world, self._world, worker.num_workers)
             self._loaded, self._shared.epoch = (place, bad), place.epoch
             return
-        self._shared.set_bad(bad)
         is_inside = place.num_samples % world.batch_size and place.num_samples < world.num_samples(self._catalog.num_samples - place.start)
         if is_inside and world == self._world and place.num_workers == 1:
-            self._shared.set(place.epoch, place.start, place.num_samples)
+            num_batches, inside = divmod(place.num_samples, world.batch_size)
+            self._shared.set(place.epoch, world.position_after(place.start, self._catalog.num_samples, num_batches), inside)
         else:
             self._shared.set(place.epoch, position_of(place, world, self._catalog.num_samples), 0)
+        self._shared.set_bad(bad)
 
     def as_map(self) -> MapDataset:
         """The same samples, decoded alike, by index or key."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import mmap
+import os
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -79,7 +80,8 @@ def _mapped(file: TextFile, cache: ShardCache) -> "mmap.mmap | bytes":
                 raise ShardtoolsError(f"expected sound JSON lines, got {file.path} with this fault: {damage}; restore it") from None
 
     def opened() -> IO[bytes]:
-        return cache.open(f"{file.path}\0{file.num_bytes}", make) if file.is_compressed else open(file.path, "rb")
+        key = f"{file.path}\0{file.num_bytes}\0{os.stat(file.path).st_mtime_ns}"
+        return cache.open(key, make) if file.is_compressed else open(file.path, "rb")
 
     with one_sentence("read", file.path), opened() as stored:
         if not stored.seek(0, 2):

@@ -166,7 +166,7 @@ def test_any_course_of_use_keeps_what_a_list_of_last_uses_says(folder, maker):
     sizes = {key: numbers.choice([0, 1, 9, 20, 40, 99, 130]) for key in "abcdefghijkl"}
     expected: list[str] = []  # the longest unused first
     clock = 1_000_000
-    for _ in range(400):
+    for _ in range(200):
         key = numbers.choice(list(sizes))
         was_there = key in expected
         assert stored(folder, key).exists() == was_there

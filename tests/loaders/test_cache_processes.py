@@ -111,7 +111,9 @@ def test_whoever_waits_for_one_that_is_killed_makes_the_file(cache, log, start):
     for process in waiting:
         ends(process)
     assert noted(log) == ["begin a", "begin a", "end a"] + ["used a whole=True left=0 locked=False"] * 3
-    assert part.startswith(name("a", "")) and names(cache) == [name("a")]
+    # Those who waited may have held its lock when the first looked for what is left: then the next insertion removes it.
+    cache.open("b", making("b", log)).close()
+    assert part.startswith(name("a", "")) and names(cache) == sorted([name("a"), name("b")])
 
 
 def test_the_part_of_a_live_maker_counts_and_stays(log, tmp_path, start):
@@ -186,7 +188,7 @@ def stress(folder: Path, log: Path, start: Start, seconds: float) -> None:
 
 
 def test_kills_leave_whole_files_and_what_the_next_insertion_removes(log, tmp_path, start):
-    stress(tmp_path / "cache", log, start, 2.0)
+    stress(tmp_path / "cache", log, start, 1.5)
 
 
 @pytest.mark.slow

@@ -100,37 +100,3 @@ def test_worlds_of_one_product_see_the_same_global_batches(monkeypatch: pytest.M
     single = Pass(monkeypatch, ranks(case, 6, 1)[0], 0).batches
     assert found == [sorted(step) for step in single]
     assert len(single) == 7 and len(single[-1]) == 42 - 36
-
-
-def test_the_place_inside_a_batch_is_gone_on_with_by_one_process_alone() -> None:
-    case = {"counts": [10], "seed": None, "block_shards": 1, "epoch": 0, "last_batch": "short"}
-    (dataset,) = ranks(case, 4, 1)
-    stream = iter(dataset)
-    had = [next(stream)["__key__"] for _ in range(6)]
-    state = dataset.state_dict()
-    (same,) = ranks(case, 4, 1)
-    same.load_state_dict(state)
-    assert had + [sample["__key__"] for sample in same] == Numbers([10]).keys()
-    # Of several ranks nobody knows what the others have of that batch.
-    two = ranks(case, 2, 2)[0]
-    stream = iter(two)
-    next(stream)
-    with pytest.raises(Exception, match="expected a place between two batches of 2, got one 1 samples into a batch"):
-        ranks(case, 4, 1)[0].load_state_dict(two.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"seed": 5}, "got one with seed 5 in place of 3"),
-        ({"dataset": "x"}, "got one with dataset x in place of"),
-        ({"block_shards": 9}, "got one with block_shards 9 in place of 2"),
-        ({"format": "other"}, "expected the state of a dataset"),
-        ({"num_workers": 2, "worker": 1}, "got that of worker 1 of 2"),
-    ],
-)
-def test_a_state_of_something_else_is_refused(change: dict[str, Any], sentence: str) -> None:
-    case = {"counts": [7, 5], "seed": 3, "block_shards": 2, "epoch": 0, "last_batch": "short"}
-    dataset = ranks(case, 2, 1)[0]
-    with pytest.raises(Exception, match=sentence):
-        dataset.load_state_dict({**dataset.state_at(1), **change})
