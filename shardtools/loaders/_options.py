@@ -34,5 +34,7 @@ class LoaderOptions:
             raise UsageError(f"expected last_batch as short, pad or drop, got {self.last_batch!r}")
         if self.block_shards < 1:
             raise UsageError(f"expected block_shards of 1 or more, got {self.block_shards}")
+        if not isinstance(self.max_bad, Budget):
+            raise UsageError(f"expected max_bad as a Budget, got {self.max_bad!r}; Budget(10) is a count, Budget.parse('0.5%') a share")
         if self.cache_bytes < 1:
             raise UsageError(f"expected cache_bytes of 1 or more, got {self.cache_bytes}")
