@@ -69,11 +69,11 @@ class Shared:
     def begin(self) -> tuple[int, int]:
         """Where the pass that begins now starts, and how many samples it skips: the place that was set holds for one pass.
 
-        All workers of one pass draw from one seed, by which they know each other. Another pass may have the same, where somebody
-        seeds anew, or by workers that live on: so each takes up a place once.
+        The workers of one pass know each other by their seed and number. Another pass may have the same, where somebody seeds
+        anew, or by workers that live on: so each takes up a place once.
         """
         worker, generation = get_worker_info(), self._cells[_GENERATION]
-        claim = _OWNER if worker is None else worker.seed - worker.id
+        claim = _OWNER if worker is None else (worker.seed - worker.id) ^ worker.num_workers
         self._cells[_BY_WORKERS] = worker is not None
         if self._cells[_CLAIM] == _UNCLAIMED:
             self._cells[_CLAIM] = claim

@@ -1,7 +1,11 @@
 """Datasets without files, read as the workers of a DataLoader read them, and the arithmetic of orders and batches once more by hand."""
 
+import os
 import pickle
-from collections.abc import Iterable, Sequence
+import resource
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise, zip_longest
 from types import SimpleNamespace
 from typing import Any
@@ -58,6 +62,27 @@ def dataset_of(counts: Sequence[int], world: World, seed: int | None, block_shar
 def keys_of(loader: Iterable[Any]) -> list[list[str]]:
     """Batch by batch."""
     return [list(batch["__key__"]) for batch in loader]
+
+
+def raised_by(read: Callable[[], Any]) -> Exception:
+    """The error, without the frames that hold on to workers: torch waits 5 s for each worker that only the garbage collector ends."""
+    try:
+        read()
+    except Exception as error:
+        traceback.clear_frames(error.__traceback__)
+        return error.with_traceback(None)
+    raise AssertionError("expected an error, got none")
+
+
+@contextmanager
+def few_open_files(num_more: int) -> Iterator[None]:
+    """So many more than are open now; a login shell of Linux allows 1,024 in all."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + num_more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 class Pass:
