@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from shardtools.datasets import _unpack
 from shardtools.datasets._mds_index import IndexEntry
@@ -89,6 +89,11 @@ class Dataset:
         that is not supported.
         """
         return _unpack.unpacked(shard.name, shard.compression, stored, None if shard.entry is None else shard.entry.raw.num_bytes)
+
+    def unpack_into(self, file: IO[bytes], shard: Shard, stored: memoryview) -> None:
+        """The same bytes of a compressed shard, written to a file of the caller's. Raises as ``unpacked``."""
+        assert shard.compression is not None, "nothing to unpack"
+        _unpack.unpack_into(file, shard.name, shard.compression, stored, None if shard.entry is None else shard.entry.raw.num_bytes)
 
     def samples(self, shard: Shard) -> Iterator[StoredSample]:
         """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError."""

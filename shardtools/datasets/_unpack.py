@@ -74,9 +74,18 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
     """The uncompressed bytes, mapped; at most ``raw_bytes``, where known, are ever written to disk."""
     if compression is None:
         return stored
+    with tempfile.TemporaryFile() as file:
+        unpack_into(file, name, compression, stored, raw_bytes)
+        file.flush()
+        return _map(file)
+
+
+def unpack_into(file: IO[bytes], name: str, compression: str, stored: memoryview, raw_bytes: int | None) -> None:
+    """Write the uncompressed bytes; at most ``raw_bytes``, where known. Raises what ``Dataset.unpacked`` does."""
     if compression == "gzip":
         limit = max(_MIN_LIMIT_BYTES, len(stored) * _MAX_GZIP_RATIO)
-        return _spooled(gzip.GzipFile(fileobj=_File(stored)), limit, f"a gzip stream grows to at most {format_bytes(limit)}")
+        _copy(gzip.GzipFile(fileobj=_File(stored)), file, limit, f"a gzip stream grows to at most {format_bytes(limit)}")
+        return
     if compression.partition(":")[0] != "zstd":
         raise UsageError(
             f"expected shards that are uncompressed or compressed with zstd, got {name} with {compression!r}, which is not supported; "
@@ -88,10 +97,9 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
     if limit > most:
         limit, promise = most, f"a zstd stream grows to at most {format_bytes(most)}"
     reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
-    view = _spooled(reader, limit, promise)
-    if raw_bytes is not None and len(view) != raw_bytes:
-        raise DamagedShardError(f"the compressed stream holds {plural(len(view), 'byte')}, the index says {raw_bytes}", len(view))
-    return view
+    num_bytes = _copy(reader, file, limit, promise)
+    if raw_bytes is not None and num_bytes != raw_bytes:
+        raise DamagedShardError(f"the compressed stream holds {plural(num_bytes, 'byte')}, the index says {raw_bytes}", num_bytes)
 
 
 class _File(io.RawIOBase):
@@ -111,22 +119,20 @@ class _File(io.RawIOBase):
         return len(taken)
 
 
-def _spooled(reader: _Reader, limit: int, promise: str) -> memoryview:
-    with tempfile.TemporaryFile() as file:
-        num_bytes = 0
-        while True:
-            try:
-                block = reader.read(_BLOCK_BYTES)
-            except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-                raise DamagedShardError(f"the compressed stream cannot be read on: {error}", num_bytes) from None
-            if not block:
-                break
-            num_bytes += len(block)
-            if num_bytes > limit:
-                raise DamagedShardError(f"{promise}, but more comes out of it", limit)
-            _write(file, block)
-        file.flush()
-        return _map(file)
+def _copy(reader: _Reader, file: IO[bytes], limit: int, promise: str) -> int:
+    """How many bytes came out of the reader."""
+    num_bytes = 0
+    while True:
+        try:
+            block = reader.read(_BLOCK_BYTES)
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            raise DamagedShardError(f"the compressed stream cannot be read on: {error}", num_bytes) from None
+        if not block:
+            return num_bytes
+        num_bytes += len(block)
+        if num_bytes > limit:
+            raise DamagedShardError(f"{promise}, but more comes out of it", limit)
+        _write(file, block)
 
 
 def _write(file: IO[bytes], block: bytes) -> None:

@@ -18,9 +18,13 @@ Counts = npt.NDArray[np.int64]
 _LEAST_OPEN = 16
 
 
-def most_open(block_shards: int) -> int:
-    """How many shards stay open at once: each holds a file descriptor, and counts as memory of the process as far as it was read."""
-    return max(_LEAST_OPEN, 2 * block_shards)
+def make_room(opened: dict[int, Any], block_shards: int) -> None:
+    """Closes the shards that were opened first, so that one more fits beside those of two blocks.
+
+    Each holds a file descriptor, and counts as memory of the process as far as it was read.
+    """
+    while len(opened) >= max(_LEAST_OPEN, 2 * block_shards):
+        del opened[next(iter(opened))]
 
 
 class Catalog(Protocol):
@@ -33,10 +37,6 @@ class Catalog(Protocol):
     field_encodings: dict[str, str]
     """In MDS's words, for fields that are known beforehand."""
 
-    @property
-    def num_samples(self) -> int:
-        """In all shards."""
-
     def name(self, shard: int) -> str:
         """For messages."""
 
@@ -45,9 +45,6 @@ class Catalog(Protocol):
 
     def key(self, shard: int, row: int) -> str:
         """The key of one sample."""
-
-    def expect(self, shards: list[int]) -> None:
-        """Shards that will be asked for soon: what takes time to fetch may be fetched meanwhile."""
 
 
 class Shards:
@@ -58,7 +55,7 @@ class Shards:
 
     def __init__(self, dataset: Dataset, cache: ShardCache, block_shards: int, views: bool) -> None:
         self._dataset = dataset
-        self._most_open = most_open(block_shards)
+        self._block_shards = block_shards
         self._cache = cache
         self._views = views
         self._shards = dataset.shards
@@ -70,13 +67,10 @@ class Shards:
         self.counts = np.array([self._count(i) for i in range(len(self._shards))], np.int64)
         if not self.counts.sum():
             raise UsageError(f"expected a dataset with samples, got none in {dataset.uri}")
+        self._has_offsets = dataset.manifest is not None and OFFSETS_NAME in dataset.manifest.sizes()
         self._offsets_at = np.concatenate(([0], np.cumsum(self.counts + 1)))
         identity = repr([(shard.name, shard.num_bytes, int(count)) for shard, count in zip(self._shards, self.counts, strict=True)])
         self.digest = hashlib.sha256(identity.encode()).hexdigest() if dataset.manifest is None else dataset.manifest.plan_digest
-
-    @property
-    def num_samples(self) -> int:
-        return int(self.counts.sum())
 
     def name(self, shard: int) -> str:
         return f"{self._dataset.uri}/{self._shards[shard].name}"
@@ -90,9 +84,6 @@ class Shards:
 
     def key(self, shard: int, row: int) -> str:
         return str(self.row(shard, row)["__key__"])
-
-    def expect(self, shards: list[int]) -> None:
-        """Does nothing yet for shards on this machine."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": {}, "_offsets": None}
@@ -114,15 +105,13 @@ class Shards:
         rows = shard.format.rows(self._mapped(shard), self._known_offsets(i), self._views)
         if len(rows) != self.counts[i]:
             raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
-        while len(self._open) >= self._most_open:
-            del self._open[next(iter(self._open))]
+        make_room(self._open, self._block_shards)
         self._open[i] = rows
         return rows
 
     def _known_offsets(self, i: int) -> Any:
         """Of the samples of one shard, from the file that holds those of all shards; None where the shard itself has to tell."""
-        manifest = self._dataset.manifest
-        if i in self._found or manifest is None or OFFSETS_NAME not in manifest.sizes() or self._shards[i].format.index_name is not None:
+        if i in self._found or not self._has_offsets or self._shards[i].format.index_name is not None:
             return self._found.get(i)
         if self._offsets is None:
             self._offsets = np.frombuffer(self._dataset.stored_file(OFFSETS_NAME), "<u8")
@@ -150,7 +139,7 @@ class Shards:
                 storage.fetch(shard.name, path)
                 return
             with open(path, "wb") as out:
-                out.write(self._dataset.unpacked(shard, self._dataset.stored_file(shard.name)))
+                self._dataset.unpack_into(out, shard, self._dataset.stored_file(shard.name))
 
         # Another shard may come to have the same name and length.
         version = storage.modified_ns(shard.name)

@@ -69,7 +69,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     def __len__(self) -> int:
         """How many samples this rank reads in the pass that is next: of a place that was loaded until it is read out, then of the epoch."""
-        num_positions = self._catalog.num_samples
+        num_positions = self._num_positions
         if self._shared.is_read_out:
             return self._world.num_samples(num_positions)
         return max(0, self._world.num_samples(num_positions - self._shared.start) - self._shared.skip)
@@ -121,12 +121,12 @@ class ShardedDataset(IterableDataset[Any]):
             refuse_other_worlds(place, world, self._world, worker.num_workers)
             self._loaded, self._shared.epoch = (place, bad), place.epoch
             return
-        is_inside = place.num_samples % world.batch_size and place.num_samples < world.num_samples(self._catalog.num_samples - place.start)
+        is_inside = place.num_samples % world.batch_size and place.num_samples < world.num_samples(self._num_positions - place.start)
         if is_inside and world == self._world and place.num_workers == 1:
             num_batches, inside = divmod(place.num_samples, world.batch_size)
-            self._shared.set(place.epoch, world.position_after(place.start, self._catalog.num_samples, num_batches), inside)
+            self._shared.set(place.epoch, world.position_after(place.start, self._num_positions, num_batches), inside)
         else:
-            self._shared.set(place.epoch, position_of(place, world, self._catalog.num_samples), 0)
+            self._shared.set(place.epoch, position_of(place, world, self._num_positions), 0)
         self._shared.set_bad(bad)
 
     def as_map(self) -> MapDataset:
@@ -138,10 +138,15 @@ class ShardedDataset(IterableDataset[Any]):
         """What a state must be of, or its positions are others."""
         return {
             "dataset": self._catalog.digest,
-            "num_positions": self._catalog.num_samples,
+            "num_positions": self._num_positions,
             "seed": self._seed,
             "block_shards": self._block_shards,
         }
+
+    @property
+    def _num_positions(self) -> int:
+        """Of an epoch."""
+        return int(self._catalog.counts.sum())
 
     @property
     def _block_shards(self) -> int | None:
@@ -158,7 +163,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     def _samples(self, place: Place) -> Iterator[Any]:
         """This reader's batches, every ``num_workers``-th of its rank's, a sample at a time."""
-        world, num_positions, order = self._world, self._catalog.num_samples, self._order_of(place.epoch)
+        world, num_positions, order = self._world, self._num_positions, self._order_of(place.epoch)
         first, inside = divmod(place.num_samples, world.batch_size)
         total = world.num_batches(num_positions - place.start)
         batches = range(place.worker + first * place.num_workers, total, place.num_workers)
@@ -211,7 +216,7 @@ class ShardedDataset(IterableDataset[Any]):
         where = f"sample {row:,} of {self._catalog.name(shard)}"
         sentence = f"expected a sound sample, got one that is {reason}: {where}: {type(error).__name__}: {error}"
         num_bad, budget = self._shared.count_bad(reason), self._options.max_bad
-        if not budget.allows(num_bad, self._catalog.num_samples):
+        if not budget.allows(num_bad, self._num_positions):
             tolerate = "restore the shard" if reason == "damaged" else "mend the decoder or the sample"
             raise BadSampleError(f"{sentence}; {tolerate}, or tolerate some with max_bad") from error
         _LOG.warning("%s; set aside, its place in the batch is taken by the next sound one", sentence)

@@ -11,13 +11,11 @@ import numpy.typing as npt
 
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.loaders._cache import ShardCache
-from shardtools.loaders._catalog import most_open
-from shardtools.sources.jsonl import TextFile
+from shardtools.loaders._catalog import make_room
+from shardtools.sources.jsonl import BOM, JSON_SPACE, TextFile
 from shardtools.storage import one_sentence
 
 _WINDOW_BYTES = 16 << 20
-_BLANK = b" \t\r"
-_BOM = b"\xef\xbb\xbf"
 
 
 class LineFiles:
@@ -27,7 +25,7 @@ class LineFiles:
         self.field_encodings = {"json": "json"}
         self._files = files
         self._cache = cache
-        self._most_open = most_open(block_shards)
+        self._block_shards = block_shards
         self._texts: dict[int, mmap.mmap | bytes] = {}
         self._offsets = [_line_offsets(self._text(i)) for i in range(len(files))]
         self._texts.clear()
@@ -37,10 +35,6 @@ class LineFiles:
         if not self.counts.sum():
             raise UsageError(f"expected at least one JSON line, got only blank ones in {files[0].path}")
 
-    @property
-    def num_samples(self) -> int:
-        return int(self.counts.sum())
-
     def name(self, shard: int) -> str:
         return self._files[shard].path
 
@@ -49,13 +43,10 @@ class LineFiles:
         begin = int(self._offsets[shard][row])
         end = text.find(b"\n", begin)
         line = text[begin:] if end < 0 else text[begin:end]
-        return {"__key__": self._files[shard].key(begin), "json": (line if begin else line.removeprefix(_BOM)).rstrip(b"\r")}
+        return {"__key__": self._files[shard].key(begin), "json": (line if begin else line.removeprefix(BOM)).rstrip(b"\r")}
 
     def key(self, shard: int, row: int) -> str:
         return self._files[shard].key(int(self._offsets[shard][row]))
-
-    def expect(self, shards: list[int]) -> None:
-        """Files on this machine need no fetching."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_texts": {}}
@@ -63,8 +54,7 @@ class LineFiles:
     def _text(self, shard: int) -> "mmap.mmap | bytes":
         text = self._texts.get(shard)
         if text is None:
-            while len(self._texts) >= self._most_open:
-                del self._texts[next(iter(self._texts))]
+            make_room(self._texts, self._block_shards)
             file = self._files[shard]
             text = self._texts[shard] = _mapped(file, self._cache)
         return text
@@ -96,7 +86,7 @@ def _line_offsets(text: "mmap.mmap | bytes") -> npt.NDArray[np.int64]:
     begins = np.concatenate([np.zeros(1, np.int64), *(end + 1 for end in ends)])
     begins = begins[begins < len(data)]
     # Few lines begin with white space; only they may be blank.
-    suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(_BLANK + b"\n" + _BOM[:1], np.uint8)))
+    suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(JSON_SPACE + BOM[:1], np.uint8)))
     blank = np.fromiter(_blank(text, begins[suspects]), bool, len(suspects))
     return np.delete(begins, suspects[blank])
 
@@ -105,4 +95,4 @@ def _blank(text: "mmap.mmap | bytes", begins: npt.NDArray[np.int64]) -> Iterator
     for begin in begins.tolist():
         end = text.find(b"\n", begin)
         line = text[begin : end if end >= 0 else len(text)]
-        yield not (line if begin else line.removeprefix(_BOM)).strip(_BLANK)
+        yield not (line if begin else line.removeprefix(BOM)).strip(JSON_SPACE)

@@ -52,14 +52,6 @@ class Order:
             places[inside] = self._rows[positions[inside] - begin] + begin
         return self._split(places)
 
-    def shards_from(self, position: int, num_shards: int) -> list[int]:
-        """The shards that are read next from a position on, as far as ``num_shards`` beyond its own block."""
-        first = int(np.searchsorted(self._firsts, position, side="right")) - 1
-        width = self.block_shards or 1
-        begin = first // width * width
-        found: list[int] = self._shards[begin : begin + width + num_shards].tolist()
-        return found
-
     def _split(self, places: Positions) -> tuple[Positions, Positions]:
         at = np.searchsorted(self._firsts, places, side="right") - 1
         return self._shards[at], places - self._firsts[at]

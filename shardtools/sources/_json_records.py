@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from shardtools.sample import HEAD_BYTES, MAX_NESTING, is_too_deep
-from shardtools.sources._lines import JSON_SPACE, LineBlock
+from shardtools.sources._lines import BOM, JSON_SPACE, LineBlock
 
-_BOM = b"\xef\xbb\xbf"
 # orjson reads whole numbers outside 64 bits as floats; json keeps every digit.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 _SURELY_EXACT = 10**18
@@ -49,8 +48,8 @@ class Records(NamedTuple):
 def parse(block: LineBlock, max_line_bytes: int, on_bad: Callable[[BadLine], None]) -> Records:
     """The block's records. Blank lines are none, and not bad either. Whole numbers above 64 bits become floats."""
     lines, offsets = block.lines, block.offsets
-    if block.offset == 0 and lines[0].startswith(_BOM):
-        lines[0] = lines[0].removeprefix(_BOM)
+    if block.offset == 0 and lines[0].startswith(BOM):
+        lines[0] = lines[0].removeprefix(BOM)
     if block.is_too_long:
         sentence = f"expected lines of at most {max_line_bytes} bytes, got a longer one; --max-line-bytes raises the limit"
         on_bad(BadLine(block.offset, "line-too-long", sentence, lines[0]))

@@ -10,6 +10,8 @@ from shardtools.sources._file_reader import shown
 from shardtools.sources._streams import DamagedStreamError, Window, decompressed, opened
 
 JSON_SPACE = b" \t\r\n"
+BOM = b"\xef\xbb\xbf"
+"""May stand at the beginning of a file, and is no part of its first line."""
 """What JSON takes for white space; a line of nothing else is blank."""
 BLOCK_BYTES = 4 << 20
 # What is worked on at once: a block of nothing but newlines would otherwise cost a hundred times its length.

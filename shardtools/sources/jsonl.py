@@ -16,7 +16,7 @@ from shardtools.sample import Batch, Field, Reject, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
 from shardtools.sources._json_records import BadLine, Records, parse
 from shardtools.sources._line_files import LINE_SUFFIXES, FirstRecords, first_records, key_prefix, line_files, refuse_same_prefixes
-from shardtools.sources._lines import Place, Places, line_blocks
+from shardtools.sources._lines import BOM, JSON_SPACE, Place, Places, line_blocks
 from shardtools.sources._record_layout import RECORD_FIELD, FieldMapping, RecordLayout, parse_mappings
 from shardtools.sources._settle import settle_layout
 from shardtools.sources._streams import DamagedStreamError, Window
@@ -25,7 +25,7 @@ from shardtools.sources._wanted_field import wanted_mapping
 from shardtools.sources._windows import LineFile, Piece, cut_by_bytes, cut_by_records
 from shardtools.units import parse_bytes
 
-__all__ = ["LINE_SUFFIXES", "Jsonl", "TextFile", "text_files"]
+__all__ = ["BOM", "JSON_SPACE", "LINE_SUFFIXES", "Jsonl", "TextFile", "text_files"]
 
 
 @dataclass(frozen=True)

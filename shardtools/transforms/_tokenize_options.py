@@ -48,6 +48,11 @@ class Vocabulary:
         """Of each id as it is stored."""
         return np.dtype(self.dtype).itemsize
 
+    @property
+    def note(self) -> str:
+        """What was chosen, for people."""
+        return f"tokens are stored as {self.dtype}: the largest id is {self.max_id:,}"
+
     def recipe(self) -> dict[str, Any]:
         return {"tokenizer_sha256": self.file.sha256, "tokenizers": self.version, "dtype": self.dtype, "max_id": self.max_id}
 

@@ -162,7 +162,7 @@ def settle_chat(words: Mapping[str, str]) -> tuple[Chat, list[str]]:
     except TemplateRefusedError as error:
         raise UsageError(f"expected a chat template that jinja2 takes, but it says: {error}") from None
     turns = settle_turns(ChatRenderer(compiled, template, encoder.pattern))
-    notes = [f"tokens are stored as {vocabulary.dtype}: the largest id is {vocabulary.max_id:,}", _mask_note(template, turns)]
+    notes = [vocabulary.note, _mask_note(template, turns)]
     notes += end_notes if ends != Ends() else []
     chat = Chat(vocabulary, template, variables, turns, special, ends, seq_len, long_docs, words.get("column", "messages"))
     return chat, notes

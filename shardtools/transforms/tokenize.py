@@ -1,22 +1,22 @@
 """Documents to token ids: the ids that Hugging Face ``tokenizers`` gives the whole text, whichever backend finds them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shardtools.errors import UsageError
 from shardtools.sample import Batch, Field
 from shardtools.transforms import PartitionWork, _tokenize_gigatoken
+from shardtools.transforms._columns import TOKENS
 from shardtools.transforms._tokenize_documents import CUT, PARSE, REJECT, SPLIT, Document, DocumentPolicy, Documents, Tokens
 from shardtools.transforms._tokenize_ends import AUTO, Ends, settle_ends
 from shardtools.transforms._tokenize_file import TokenizerFile
 from shardtools.transforms._tokenize_gigatoken import Gigatoken, RefusedError, load_gigatoken, require_gigatoken
 from shardtools.transforms._tokenize_hf import load_hf, refuse_other_version
-from shardtools.transforms._tokenize_options import DTYPES, Vocabulary, choice
+from shardtools.transforms._tokenize_options import DTYPES, Vocabulary, choice, whole_number
 from shardtools.transforms._tokenize_texts import BadTextError, text_of
 from shardtools.units import parse_bytes
 
-TOKENS_FIELD = "tokens"
 DEFAULT_MAX_DOC_BYTES = 1 << 20
 _GROUP_BYTES = 1 << 20
 _TEXT_ENCODINGS = ("str", "bytes")
@@ -72,7 +72,7 @@ class Tokenize:
             )
         if given[0].encoding not in _TEXT_ENCODINGS:
             raise UsageError(f"expected field {self.column!r} to be text, got {given[0].encoding}; choose another with --text-key")
-        return (Field(TOKENS_FIELD, f"ndarray:{self.vocabulary.dtype}"),)
+        return (Field(TOKENS, f"ndarray:{self.vocabulary.dtype}"),)
 
     def apply(self, batches: Iterator[Batch], work: PartitionWork) -> Iterator[Batch]:
         documents = self._documents(work)
@@ -92,7 +92,8 @@ class Tokenize:
                 work.counts["tokens-in"] += sum(map(len, tokens))
                 work.counts["bytes-in"] += sum(text.num_bytes for text in texts if isinstance(text, Document))
                 if kept:
-                    yield Batch([batch.keys[i] for i in kept], {TOKENS_FIELD: tokens}, _where(batch, kept))
+                    whole = batch.take(kept)
+                    yield Batch(whole.keys, {TOKENS: tokens}, whole.where)
 
     def _documents(self, work: PartitionWork) -> Documents:
         parses = self.policy.special_in_text == PARSE
@@ -127,7 +128,7 @@ def settle_tokenizer(words: Mapping[str, str]) -> tuple[Tokenize, list[str]]:
     vocabulary = Vocabulary.settle(file, encoder, dtype)
     ends, notes = settle_ends(encoder, file.config(), words.get("bos", AUTO), words.get("eos", AUTO))
     gigatoken, why = _settle_backend(backend, file, special == PARSE)
-    notes = [f"tokens are stored as {vocabulary.dtype}: the largest id is {vocabulary.max_id:,}", *notes, why]
+    notes = [vocabulary.note, *notes, why]
     return Tokenize(vocabulary, policy, ends, gigatoken, words.get("column", "text")), notes
 
 
@@ -152,10 +153,10 @@ def _settle_backend(backend: str, file: TokenizerFile, parses: bool) -> tuple[st
 
 
 def _seed(words: Mapping[str, str]) -> int:
-    word = words.get("seed", "0")
-    if not (word.isascii() and word.isdigit() and int(word) < 2**64):
-        raise UsageError(f"expected --seed as a whole number from 0 to {2**64 - 1}, got {word!r}")
-    return int(word)
+    seed = whole_number(words, "seed") or 0
+    if seed >= 2**64:
+        raise UsageError(f"expected --seed of 0 to {2**64 - 1}, got {seed}")
+    return seed
 
 
 def _groups(batch: Batch, column: str) -> Iterator[tuple[int, int, list[Document | BadTextError]]]:
@@ -179,8 +180,3 @@ def _groups(batch: Batch, column: str) -> Iterator[tuple[int, int, list[Document
 def _encoded(texts: Sequence[Document | BadTextError], documents: Documents) -> Iterator[Tokens | BadTextError]:
     found = iter(documents.encode([text for text in texts if isinstance(text, Document)]))
     return (text if isinstance(text, BadTextError) else next(found) for text in texts)
-
-
-def _where(batch: Batch, kept: list[int]) -> Callable[[int], str]:
-    where = batch.where
-    return lambda i: where(kept[i])

@@ -26,7 +26,7 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True)
 class TokenRules:
-    """What the recipe says of every row."""
+    """What the recipe says of every row; of a merged dataset, what its parts have in common."""
 
     seq_len: int | None
     """None: rows are as long as their documents."""
@@ -40,7 +40,7 @@ class TokenRules:
     @classmethod
     def of(cls, manifest: Manifest | None) -> "TokenRules | None":
         """None where the dataset holds no packed tokens. Raises LookupError or TypeError for a recipe that is none."""
-        recipes = {one["name"]: one for one in (manifest.recipe.get("transforms", []) if manifest is not None else [])}
+        recipes = {one["name"]: one for one in (manifest.transforms if manifest is not None else ())}
         packing = recipes.get("packing")
         if packing is None:
             return None

@@ -1,6 +1,5 @@
 """Whether a dataset holds rows of tokens, and what its manifest then says of each; imports what looks at them only then."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardtools.manifest import Manifest
@@ -10,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def token_rules(manifest: Manifest | None) -> "TokenRules | None":
-    """What holds for every row; of a merged dataset, what its parts have in common. None where samples are no such rows."""
+    """None where samples are no such rows."""
     if manifest is None or not manifest.transforms:
         return None
     from shardtools.verify._token_rows import TokenRules
 
-    return TokenRules.of(replace(manifest, recipe={**manifest.recipe, "transforms": manifest.transforms}))
+    return TokenRules.of(manifest)
 
 
 def has_ids_of_its_own(manifest: Manifest) -> bool:

@@ -33,10 +33,6 @@ class Numbers:
         self.digest = repr(list(counts))
         self.field_encodings: dict[str, str] = {}
 
-    @property
-    def num_samples(self) -> int:
-        return int(self.counts.sum())
-
     def name(self, shard: int) -> str:
         return f"shard {shard}"
 
@@ -46,9 +42,6 @@ class Numbers:
 
     def key(self, shard: int, row: int) -> str:
         return f"{shard}/{row}"
-
-    def expect(self, shards: list[int]) -> None:
-        pass
 
     def keys(self) -> list[str]:
         return [f"{shard}/{row}" for shard, count in enumerate(self.counts.tolist()) for row in range(count)]
