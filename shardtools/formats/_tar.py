@@ -1,4 +1,4 @@
-"""Tar members byte by byte: pure ustar headers out, strict parsing in.
+"""Tar members byte by byte, parsed strictly.
 
 Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format".
 """
@@ -6,22 +6,15 @@ Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Ta
 import mmap
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
-from zlib import adler32
 
 from shardtools.errors import DamagedShardError
 from shardtools.formats import _pax
+from shardtools.formats._tar_header import BLOCK, byte_sum
 
-BLOCK = 512
 RECORD = 20 * BLOCK
 MAX_MEMBER_BYTES = 8**11 - 1
 
-_AFTER_NAME = b"0000444\0" + b"0000000\0" * 2  # mode, uid, gid
-_AFTER_SIZE = b"\0" + b"00000000000\0"  # end of size, mtime
-_AFTER_CHECKSUM = b"\0 0" + bytes(100) + b"ustar\x0000" + bytes(32 + 32 + 8 + 8 + 155 + 12)
-# The checksum counts its own eight bytes as spaces; name and size are added per member.
-_CHECKSUM_BASE = sum(_AFTER_NAME) + sum(_AFTER_SIZE) + sum(_AFTER_CHECKSUM[2:]) + 8 * ord(" ")
 _ZEROS = [bytes(n) for n in range(BLOCK + 1)]
 _REGULAR = (b"0", b"\0")
 _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
@@ -29,28 +22,6 @@ _OCTAL = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
 _COMPARED_BYTES = 1 << 20
 _COMPARED_ZEROS = bytes(_COMPARED_BYTES)
 _SEARCHED_BYTES = 64 << 20
-
-
-def header(name: bytes, num_bytes: int) -> bytes:
-    """The 512-byte header of a regular file; ``name`` at most 100 bytes, ``num_bytes`` below 8 GiB."""
-    digits, digits_sum = _size_field(num_bytes)
-    checksum = _CHECKSUM_BASE + sum(name) + digits_sum
-    return b"%b%b%b%b%b%06o%b" % (
-        name,
-        _ZEROS[100 - len(name)],
-        _AFTER_NAME,
-        digits,
-        _AFTER_SIZE,
-        checksum,
-        _AFTER_CHECKSUM,
-    )
-
-
-@lru_cache(1 << 16)
-def _size_field(num_bytes: int) -> tuple[bytes, int]:
-    """The size in octal, and what it adds to the checksum; small files share few sizes."""
-    digits = b"%011o" % num_bytes
-    return digits, sum(digits)
 
 
 def padding(num_bytes: int) -> bytes:
@@ -180,8 +151,7 @@ def _check_header(block: bytes, offset: int) -> None:
     if len(block) < BLOCK:
         raise DamagedShardError("the file ends inside a header, without an end marker", offset)
     stored = _number(block[148:156], offset)
-    # The low half of adler32 adds bytes up in C; below 257 of them its modulus is never reached.
-    total = (adler32(block[:256]) & 0xFFFF) + (adler32(block[256:]) & 0xFFFF) - 2
+    total = byte_sum(block[:256]) + byte_sum(block[256:])
     if stored != total - sum(block[148:156]) + 8 * ord(" "):
         raise DamagedShardError("a header's checksum does not match its bytes", offset)
 

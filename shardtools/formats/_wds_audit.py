@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from shardtools import keys
 from shardtools.errors import DamagedShardError
-from shardtools.formats import Audit, Fault, StoredSample, _tar
+from shardtools.formats import Audit, Fault, StoredSample, _tar, _tar_header
 
 _KINDS = {b"1": "hard link", b"2": "symbolic link", b"3": "device", b"4": "device", b"5": "folder", b"6": "FIFO"}
 # Readers pass over folders and over global headers that name no member, and lose nothing by it.
@@ -74,7 +74,7 @@ def _report_kind(member: _tar.Member, audit: Audit) -> None:
 def _is_foreign(shard: memoryview, member: _tar.Member) -> bool:
     if len(member.name) > keys.MAX_MEMBER_BYTES or member.num_bytes > _tar.MAX_MEMBER_BYTES:
         return True
-    return shard[member.offset : member.data_offset] != _tar.header(member.name, member.num_bytes)
+    return shard[member.offset : member.data_offset] != _tar_header.header(member.name, member.num_bytes)
 
 
 def _check_names(run: _Run, key: str, field: str, member: _tar.Member, audit: Audit) -> None:

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardtools import keys
-from shardtools.formats import Audit, Columns, UnprovenError, _tar, joined_names
+from shardtools.formats import Audit, Columns, UnprovenError, _tar, _tar_header, joined_names
 
 Bytes = npt.NDArray[np.uint8]
 
-_BLOCK = _tar.BLOCK
+_BLOCK = _tar_header.BLOCK
 _WINDOW_BLOCKS = 1 << 14
 _MAGICS = [np.frombuffer(magic, np.uint8) for magic in (b"ustar\x0000", b"ustar  \0")]
-_PLAIN = np.frombuffer(_tar.header(b"", 0), np.uint8)
+_PLAIN = np.frombuffer(_tar_header.header(b"", 0), np.uint8)
 # Where every header of this package is alike: all but name, size and checksum.
 _CONSTANT = [slice(100, 124), slice(135, 148), slice(154, _BLOCK)]
 _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 135), slice(148, 154), slice(345, 500)

@@ -7,8 +7,7 @@ from typing import Any
 
 from shardtools.errors import DamagedShardError
 from shardtools.formats import _tar
-
-_NAME_END, _SIZE_BEGIN, _SIZE_END = 100, 124, 135
+from shardtools.formats._tar_header import BLOCK, own_header
 
 
 class WdsRows:
@@ -18,38 +17,38 @@ class WdsRows:
         self._archive = archive
         self._values = values
         self.offsets = offsets
+        self._places = memoryview(offsets)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def row(self, i: int) -> dict[str, Any]:
         """``__key__`` (str) and the members' values by field. Raises DamagedShardError."""
-        archive, values, begin, end = self._archive, self._values, int(self.offsets[i]), int(self.offsets[i + 1])
-        start = begin
-        key = b""
+        archive, values, begin, end = self._archive, self._values, self._places[i], self._places[i + 1]
         sample: dict[str, Any] = {}
+        place = begin
         try:
-            while begin < end:
-                data_begin = begin + _tar.BLOCK
-                block = archive[begin:data_begin]
-                name = block[:_NAME_END].rstrip(b"\0")
-                num_bytes = int(block[_SIZE_BEGIN:_SIZE_END], 8)
-                # A header of ours follows from name and size; so no bit of it is taken on trust.
-                if _tar.header(name, num_bytes) != block:
-                    return self._foreign_row(start, end)
-                dot = name.index(b".", name.rfind(b"/") + 1)
-                field = _field(name[dot + 1 :])
-                if (sample and name[:dot] != key) or field in sample:
-                    return self._foreign_row(start, end)
-                key = name[:dot]
-                sample[field] = values[data_begin : data_begin + num_bytes]
-                begin = data_begin + num_bytes + -num_bytes % _tar.BLOCK
-        except (ValueError, UnicodeDecodeError):
-            return self._foreign_row(start, end)
-        if begin != end or not sample:
-            return self._foreign_row(start, end)
-        sample["__key__"] = key.decode()
-        return sample
+            name, num_bytes = own_header(archive, place)
+            begin_field = name.index(b".", name.rfind(b"/") + 1) + 1
+            prefix = name[:begin_field]
+            while True:
+                field = _field(name[begin_field:])
+                if field in sample:
+                    break
+                place += BLOCK
+                sample[field] = values[place : place + num_bytes]
+                place += num_bytes + -num_bytes % BLOCK
+                if place >= end:
+                    break
+                name, num_bytes = own_header(archive, place)
+                if not name.startswith(prefix):
+                    break
+            if place == end:
+                sample["__key__"] = prefix[:-1].decode()
+                return sample
+        except ValueError:
+            pass
+        return self._foreign_row(begin, end)
 
     def _foreign_row(self, begin: int, end: int) -> dict[str, Any]:
         """By the whole strict parser, which knows what other writers do and says what is wrong."""
@@ -73,4 +72,8 @@ class WdsRows:
 
 @lru_cache(1 << 10)
 def _field(name: bytes) -> str:
-    return name.decode()
+    """Out of what is behind a key's dot. ValueError where that is part of a key."""
+    field = name.rstrip(b"\0")
+    if b"/" in field or b"\0" in field:
+        raise ValueError("not the end of a name")
+    return field.decode()

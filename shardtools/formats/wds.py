@@ -18,6 +18,7 @@ from shardtools.formats import (
     UnprovenError,
     _pieces,
     _tar,
+    _tar_header,
     _text_values,
     _wds_audit,
     joined_names,
@@ -127,20 +128,20 @@ class WdsEncoder:
         self._columns = [(f, b"." + f.name.encode(), to_bytes(f)) for f in sorted(fields, key=lambda f: f.name)]
         self._all_fields = joined_names([field.name for field, _, _ in self._columns])
         limit = self.max_budget_bytes if shard_bytes is None else shard_bytes
-        self.budget_bytes = limit - limit % _tar.RECORD - 2 * _tar.BLOCK
-        if self.budget_bytes < _tar.BLOCK:
+        self.budget_bytes = limit - limit % _tar.RECORD - 2 * _tar_header.BLOCK
+        if self.budget_bytes < _tar_header.BLOCK:
             raise UsageError(f"expected a shard size of at least {_tar.RECORD} bytes for WDS, got {shard_bytes}")
 
     def planned_cost(self, key_bytes: int, names: Sequence[str], num_bytes: Sequence[int]) -> int:
         cost = 0
         for length in num_bytes:
-            cost += _tar.BLOCK + length + -length % _tar.BLOCK
+            cost += _tar_header.BLOCK + length + -length % _tar_header.BLOCK
         return cost
 
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
         pieces: list[bytes] = []
         kept, ends, costs, field_sets = [], [], [], []
-        header, padding = _tar.header, _tar.padding
+        header, padding = _tar_header.header, _tar.padding
         columns = [(field, suffix, convert, batch.columns[field.name]) for field, suffix, convert in self._columns]
         for i, key in enumerate(batch.keys):
             begin, cost, names = len(pieces), 0, []
@@ -156,7 +157,7 @@ class WdsEncoder:
                     break
                 length = len(data)
                 pieces += (header(name, length), data, padding(length))
-                cost += _tar.BLOCK + length + -length % _tar.BLOCK
+                cost += _tar_header.BLOCK + length + -length % _tar_header.BLOCK
                 names.append(field.name)
             else:
                 if names:

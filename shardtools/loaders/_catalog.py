@@ -2,6 +2,7 @@
 
 import hashlib
 import mmap
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,10 +78,7 @@ class Shards:
 
     def row(self, shard: int, row: int) -> dict[str, Any]:
         rows = self._open.get(shard)
-        sample = (self._opened(shard) if rows is None else rows).row(row)
-        if self._shards[shard].is_keyless:
-            sample["__key__"] = f"{shard:05d}/{sample['__key__']}"
-        return sample
+        return (self._opened(shard) if rows is None else rows).row(row)
 
     def key(self, shard: int, row: int) -> str:
         return str(self.row(shard, row)["__key__"])
@@ -105,6 +103,8 @@ class Shards:
         rows = shard.format.rows(self._mapped(shard), self._known_offsets(i), self._views)
         if len(rows) != self.counts[i]:
             raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
+        if shard.is_keyless:
+            rows = _Numbered(rows, i)
         make_room(self._open, self._block_shards)
         self._open[i] = rows
         return rows
@@ -145,6 +145,22 @@ class Shards:
         version = storage.modified_ns(shard.name)
         with self._cache.open(f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{version}", make) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Rows of a shard that stores no keys: they are numbered within the dataset."""
+
+    rows: Rows
+    shard: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def row(self, i: int) -> dict[str, Any]:
+        sample = self.rows.row(i)
+        sample["__key__"] = f"{self.shard:05d}/{sample['__key__']}"
+        return sample
 
 
 def _damaged(name: str, damage: DamagedShardError) -> ShardtoolsError:

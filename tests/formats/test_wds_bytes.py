@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from shardtools.errors import DamagedShardError, UsageError
-from shardtools.formats import _tar
+from shardtools.formats import _tar, _tar_header
 from shardtools.formats.wds import Wds
 
 BLOCK = 512
@@ -380,7 +380,7 @@ def test_a_member_above_4_gib_is_sound(tmp_path, gnu_tar):
     size = (4 << 30) + 1
     path = tmp_path / "x.tar"
     with open(path, "wb") as file:
-        file.write(_tar.header(b"big.bin", size))
+        file.write(_tar_header.header(b"big.bin", size))
         file.truncate(BLOCK + size + -size % BLOCK)
         file.seek(0, 2)
         file.write(_tar.end_of_archive(BLOCK + size + -size % BLOCK))
