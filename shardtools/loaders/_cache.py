@@ -1,6 +1,7 @@
 """Shards that are remote or compressed, kept on this machine as files that can be mapped: bounded, and shared by its processes."""
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -56,29 +57,19 @@ class ShardCache:
             return found
 
     def _evict(self, kept: str) -> None:
-        """Removes what the dead left, then the longest unused until the rest fits. Time: a look at each file of the folder."""
+        """Removes the longest unused until the rest fits. Time: a look at each file of the folder."""
         folder = os.path.dirname(kept)
-        files: list[tuple[float, int, str]] = []
         with _locked(os.path.join(folder, _FOLDER_LOCK)):
-            total = 0
-            for digest, entry in _entries(folder):
-                is_shard = entry.name.endswith(_SHARD)
-                if not is_shard and not _is_held(os.path.join(folder, digest + _LOCK)):
-                    if entry.name.endswith(_PART):  # a lock may be somebody's again by now
-                        _unlink(entry.path)
-                    continue
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    total += status.st_size
-                    if is_shard and entry.path != kept:
-                        files.append((status.st_mtime, status.st_size, entry.path))
-            for _, num_bytes, path in sorted(files):
+            total, shards = _swept(folder)
+            for _, num_bytes, path in sorted(shards):
                 if total <= self.limit_bytes:
                     break
-                _unlink(path)
-                total -= num_bytes
+                if path != kept:
+                    _unlink(path)
+                    total -= num_bytes
 
     def _prepared(self) -> str:
+        """The folder, made where it was not there."""
         own = os.path.join(tempfile.gettempdir(), f"shardtools-cache-{os.getuid()}")
         folder = own if self.folder is None else self.folder
         try:
@@ -96,6 +87,7 @@ class ShardCache:
 
 
 def _made(path: str, make: Callable[[str], None]) -> IO[bytes]:
+    """The file, opened under a name that only it has, then named ``path``."""
     # A name of its own: also where somebody empties the folder, nobody renames what another has half written.
     part = f"{path.removesuffix(_SHARD)}.{os.urandom(8).hex()}{_PART}"
     try:
@@ -124,6 +116,22 @@ def _opened(path: str) -> IO[bytes] | None:
         with suppress(OSError):
             os.utime(file.fileno())
     return file
+
+
+def _swept(folder: str) -> tuple[int, list[tuple[float, int, str]]]:
+    """Removes what the dead left. Of what stays: all bytes, and each shard's time of last use, bytes and path."""
+    total, shards = 0, []
+    for digest, entry in _entries(folder):
+        is_shard = entry.name.endswith(_SHARD)
+        if is_shard or _is_held(os.path.join(folder, digest + _LOCK)):
+            with suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                total += status.st_size
+                if is_shard:
+                    shards.append((status.st_mtime, status.st_size, entry.path))
+        elif entry.name.endswith(_PART):  # a lock may be somebody's again by now
+            _unlink(entry.path)
+    return total, shards
 
 
 def _entries(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -155,8 +163,6 @@ def _locked(path: str, wait: bool = True) -> Iterator[None]:
 
     Raises BlockingIOError where it would have to wait and may not.
     """
-    import fcntl
-
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

@@ -104,7 +104,8 @@ class ShardedDataset(IterableDataset[Any]):
     def state_at(self, num_batches: int) -> dict[str, Any]:
         """Where the epoch stands once this pass gave ``num_batches`` batches: for a plain ``DataLoader``, which reads ahead.
 
-        Counted from where the pass started, that is from the place that was loaded.
+        Counted from where the pass started, that is from the place that was loaded. Save that of rank 0: of an uneven end it always
+        has a part. Bad samples that workers met ahead of these batches are in it, and are met and counted again.
         """
         if num_batches < 0:
             raise UsageError(f"expected a number of batches of 0 or more, got {num_batches}")

@@ -17,6 +17,9 @@ from shardtools.storage import one_sentence
 
 _WINDOW_BYTES = 16 << 20
 
+Text = mmap.mmap | bytes
+"""Of one file; bytes where it is empty, which cannot be mapped."""
+
 
 class LineFiles:
     """Finds where lines begin by reading all text once, about 1 GB/s: what is read often is better packed. Memory: 8 bytes a line."""
@@ -26,7 +29,7 @@ class LineFiles:
         self._files = files
         self._cache = cache
         self._block_shards = block_shards
-        self._texts: dict[int, mmap.mmap | bytes] = {}
+        self._texts: dict[int, Text] = {}
         self._offsets = [_line_offsets(self._text(i)) for i in range(len(files))]
         self._texts.clear()
         self.counts = np.array([len(offsets) for offsets in self._offsets], np.int64)
@@ -51,7 +54,7 @@ class LineFiles:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_texts": {}}
 
-    def _text(self, shard: int) -> "mmap.mmap | bytes":
+    def _text(self, shard: int) -> Text:
         text = self._texts.get(shard)
         if text is None:
             make_room(self._texts, self._block_shards)
@@ -60,7 +63,7 @@ class LineFiles:
         return text
 
 
-def _mapped(file: TextFile, cache: ShardCache) -> "mmap.mmap | bytes":
+def _mapped(file: TextFile, cache: ShardCache) -> Text:
     def make(path: str) -> None:
         with open(path, "wb") as out:
             try:
@@ -79,19 +82,22 @@ def _mapped(file: TextFile, cache: ShardCache) -> "mmap.mmap | bytes":
         return mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _line_offsets(text: "mmap.mmap | bytes") -> npt.NDArray[np.int64]:
+def _line_offsets(text: Text) -> npt.NDArray[np.int64]:
     """Where each line that is not blank begins."""
     data = np.frombuffer(text, np.uint8)
-    ends = [np.flatnonzero(data[i : i + _WINDOW_BYTES] == ord("\n")) + i for i in range(0, len(data), _WINDOW_BYTES)]
-    begins = np.concatenate([np.zeros(1, np.int64), *(end + 1 for end in ends)])
-    begins = begins[begins < len(data)]
+    windows = range(0, len(data), _WINDOW_BYTES)
+    found = (np.flatnonzero(data[i : i + _WINDOW_BYTES] == ord("\n")) + (i + 1) for i in windows)
+    begins = np.concatenate([np.zeros(1, np.int64), *found])
+    if begins[-1] == len(data):
+        begins = begins[:-1]
     # Few lines begin with white space; only they may be blank.
     suspects = np.flatnonzero(np.isin(data[begins], np.frombuffer(JSON_SPACE + BOM[:1], np.uint8)))
     blank = np.fromiter(_blank(text, begins[suspects]), bool, len(suspects))
     return np.delete(begins, suspects[blank])
 
 
-def _blank(text: "mmap.mmap | bytes", begins: npt.NDArray[np.int64]) -> Iterator[bool]:
+def _blank(text: Text, begins: npt.NDArray[np.int64]) -> Iterator[bool]:
+    """Whether each of the lines that begin there is blank, as packing sees it."""
     for begin in begins.tolist():
         end = text.find(b"\n", begin)
         line = text[begin : end if end >= 0 else len(text)]

@@ -47,6 +47,7 @@ class MapDataset(Dataset[Any]):
         raise KeyError(key)
 
     def _place(self, index: int) -> tuple[int, int]:
+        """The shard and row of an index; a negative one counts from the end."""
         count = len(self)
         if not -count <= index < count:
             raise IndexError(f"expected an index from {-count:,} to {count - 1:,}, got {index:,}")
@@ -55,6 +56,7 @@ class MapDataset(Dataset[Any]):
         return shard, index - int(self._firsts[shard])
 
     def _hashed_keys(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """The digests of all keys, rising, and the index of each: uint64 and int64 [samples]."""
         key = self._catalog.key
         found = (_digest(key(shard, row)) for shard, count in enumerate(self._catalog.counts.tolist()) for row in range(count))
         hashes = np.fromiter(found, np.uint64, len(self))
@@ -63,4 +65,4 @@ class MapDataset(Dataset[Any]):
 
 
 def _digest(key: str) -> int:
-    return xxhash.xxh3_64_intdigest(key.encode("utf-8", "surrogateescape"))
+    return xxhash.xxh3_64_intdigest(key.encode("utf-8", "surrogatepass"))

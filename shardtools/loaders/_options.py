@@ -17,7 +17,7 @@ class LoaderOptions:
     last_batch: LastBatch = "short"
     """What becomes of the samples that make no whole global batch. ``short``: every sample once, ranks may differ by one sample, and
     by one batch where there are fewer samples left than ranks. ``pad``: as many batches for all, first samples repeated.
-    ``drop``: as many for all, the rest left out. ``DistributedDataParallel`` waits for ever for a rank with a batch less."""
+    ``drop``: as many for all, the rest left out. ``DistributedDataParallel`` waits for a rank with a batch less, until its timeout."""
     block_shards: int = 8
     """So many shards are shuffled into one another. More mix better, and are all read at the same time."""
     max_bad: Budget = field(default_factory=Budget)

@@ -28,8 +28,8 @@ class Order:
     """The shards in the order of the epoch."""
     _firsts: Positions = field(init=False)
     """Where each of them begins: [shards + 1]."""
-    _block: int = field(init=False, default=-1)
-    _rows: Positions = field(init=False)
+    _entered: tuple[int, Positions] | None = field(init=False, default=None)
+    """The block that was asked for last: its number, and its permutation."""
 
     def __post_init__(self) -> None:
         num_shards = len(self.counts)
@@ -47,23 +47,24 @@ class Order:
         blocks = (np.searchsorted(self._firsts, positions, side="right") - 1) // self.block_shards
         places = np.empty_like(positions)
         for block in np.unique(blocks):
-            begin = self._enter(int(block))
+            begin, permutation = self._enter(int(block))
             inside = blocks == block
-            places[inside] = self._rows[positions[inside] - begin] + begin
+            places[inside] = permutation[positions[inside] - begin] + begin
         return self._split(places)
 
     def _split(self, places: Positions) -> tuple[Positions, Positions]:
         at = np.searchsorted(self._firsts, places, side="right") - 1
         return self._shards[at], places - self._firsts[at]
 
-    def _enter(self, block: int) -> int:
-        """Makes the block's permutation the present one; where the block begins."""
+    def _enter(self, block: int) -> tuple[int, Positions]:
+        """Where the block begins, and the permutation of its samples."""
         assert self.block_shards is not None
         begin = int(self._firsts[block * self.block_shards])
-        if block != self._block:
+        if self._entered is None or self._entered[0] != block:
             end = int(self._firsts[min((block + 1) * self.block_shards, len(self.counts))])
-            self._rows, self._block = self._permutation(end - begin, _ROWS, block), block
-        return begin
+            self._entered = None  # or two of them are held at once
+            self._entered = block, self._permutation(end - begin, _ROWS, block)
+        return begin, self._entered[1]
 
     def _permutation(self, count: int, kind: int, number: int) -> Positions:
         """Uniform, of ``range(count)``: sorts random words whose lowest bits are the numbers that are permuted.
@@ -72,6 +73,10 @@ class Order:
         """
         bits = np.uint64(max(count - 1, 0).bit_length())
         random = np.random.Philox(key=np.array([self.seed, self.epoch], np.uint64), counter=np.array([0, 0, number, kind], np.uint64))
-        words = random.random_raw(count) >> bits << bits | np.arange(count, dtype=np.uint64)
+        words: npt.NDArray[np.uint64] = random.random_raw(count)
+        words >>= bits
+        words <<= bits
+        words |= np.arange(count, dtype=np.uint64)
         words.sort()
-        return (words & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+        words &= (np.uint64(1) << bits) - np.uint64(1)
+        return words.view(np.int64)

@@ -42,9 +42,16 @@ def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[
     if differing:
         shown = ", ".join(f"{name} {state.get(name)} in place of {identity[name]}" for name in differing)
         raise UsageError(f"expected the state of this dataset and order, got one with {shown}; open the same dataset, with its seed")
-    place = Place(*(int(state[name]) for name in Place._fields))
-    world = World(int(state["rank"]), int(state["world_size"]), int(state["batch_size"]), state["last_batch"])
-    return place, world, dict(state["bad"])
+    try:
+        place = Place(*(int(state[name]) for name in Place._fields))
+        world = World(int(state["rank"]), int(state["world_size"]), int(state["batch_size"]), state["last_batch"])
+        bad = dict(state["bad"])
+    except (KeyError, TypeError, ValueError) as fault:
+        shown = f"{type(fault).__name__}: {fault}"
+        raise UsageError(f"expected a whole state, got one with this fault: {shown}; pass what state_dict() returned") from None
+    if not 0 <= min(place) <= max(place) < 2**63 or place.start > identity["num_positions"]:
+        raise UsageError(f"expected a place in the epoch, got {place}; pass what state_dict() returned")
+    return place, world, bad
 
 
 def loader_state(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +62,9 @@ def loader_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "_snapshot" in state:
         snapshot = state["_snapshot"]
-        workers = [one["dataset_state"] for one in snapshot["_worker_snapshots"].values()]
+        workers = [one["dataset_state"] or {} for one in snapshot["_worker_snapshots"].values()]
+        if any(one.get("format") != FORMAT for one in workers):
+            return workers[0]
         num_batches, batch_size = int(snapshot["_snapshot_step"]), int(workers[0]["batch_size"])
         num_samples = sum(int(one["num_samples"]) for one in workers)
         if abs(num_samples - num_batches * batch_size) >= batch_size:

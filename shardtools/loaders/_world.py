@@ -34,6 +34,7 @@ class World:
 
     @property
     def global_batch_size(self) -> int:
+        """Samples of all ranks at one step."""
         return self.batch_size * self.world_size
 
     def num_samples(self, left: int) -> int:
@@ -42,28 +43,20 @@ class World:
         return whole * self.batch_size + len(self._last(rest))
 
     def num_batches(self, left: int) -> int:
+        """How many batches this rank makes of them."""
         return -(-self.num_samples(left) // self.batch_size)
-
-    def num_left_out(self, left: int) -> int:
-        """Samples no rank reads."""
-        return left % self.global_batch_size if self.last_batch == "drop" else 0
-
-    def num_repeated(self, left: int) -> int:
-        """Samples that are read a second time to fill the last batch."""
-        return -left % self.global_batch_size if self.last_batch == "pad" else 0
 
     def positions(self, start: int, num_positions: int, batches: Positions) -> Positions:
         """The positions of this rank's batches, one behind the other, from ``start`` on in an epoch of ``num_positions``."""
-        left = num_positions - start
-        whole, rest = divmod(left, self.global_batch_size)
+        whole, rest = divmod(num_positions - start, self.global_batch_size)
         full = batches[batches < whole]
         first = start + full * self.global_batch_size + self.rank * self.batch_size
         found: Positions = (first[:, None] + np.arange(self.batch_size)).reshape(-1)
         if len(full) == len(batches):
             return found
         last = self._last(rest)
-        tail = np.arange(start + whole * self.global_batch_size, num_positions + self.num_repeated(left))[last.start : last.stop]
-        return np.concatenate((found, np.where(tail < num_positions, tail, (tail - num_positions) % num_positions)))
+        tail = start + whole * self.global_batch_size + np.arange(last.start, last.stop)
+        return np.concatenate((found, tail % num_positions))  # behind the end are the first of the epoch
 
     def position_after(self, start: int, num_positions: int, num_batches: int) -> int:
         """Where an epoch stands once every rank has read so many batches."""

@@ -28,9 +28,8 @@ _IMAGE_EXTENSIONS = ("webp", "gif", "bmp", "tif", "tiff", "ppm")
 class FieldDecoder:
     """Values, bytes or memoryviews, by the encoding of their field: text, numbers, JSON, arrays; images as ``image`` makes them.
 
-    Picklable. Arrays lie in what they were made of, and are read-only.
-
-    ``encodings``: by field, in MDS's words. Fields that are not in it go by their extension, as WebDataset's readers do.
+    Picklable. Arrays lie in what they were made of, and are read-only. Members of WDS go by their extension, as WebDataset's
+    readers do; columns of MDS by ``encodings``, in MDS's words, and those that are not in it are bytes.
     """
 
     def __init__(self, format_name: str, encodings: Mapping[str, str], image: Callable[[bytes], Any] | None) -> None:
@@ -55,7 +54,7 @@ class FieldDecoder:
     def _decoder(self, name: str) -> Callable[[bytes], Any]:
         extension = name.rpartition(".")[2].lower()
         encoding = MEMBER_ENCODINGS.get(extension, "bytes") if self._format_name == "wds" else self._encodings.get(name, "bytes")
-        if self._image is not None and (encoding in _IMAGES or extension in _IMAGE_EXTENSIONS):
+        if self._image is not None and (encoding in _IMAGES or (encoding == "bytes" and extension in _IMAGE_EXTENSIONS)):
             return self._image
         if encoding == "bytes" and extension == "npy":
             return decode_npy
@@ -112,11 +111,11 @@ def decode_npy(data: bytes) -> Any:
 
 @lru_cache(1 << 8)
 def _npy_header(head: bytes) -> tuple[Any, tuple[int, ...] | None]:
-    """dtype and shape; no shape where it takes more than looking at the bytes behind it."""
+    """dtype and shape; no shape where the bytes behind it lie in another order."""
     file = BytesIO(head)
     np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
     shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
-    return dtype, None if is_fortran or dtype.hasobject or 0 in shape else shape
+    return dtype, None if is_fortran else shape
 
 
 def _array_decoder(field: Field, shard_format: ShardFormat) -> Callable[[bytes], Any]:

@@ -42,9 +42,13 @@ def noted(log: Path) -> list[str]:
 
 
 def wait_for(log: Path, line: str, count: int = 1) -> None:
+    wait_until(lambda: noted(log).count(line) >= count)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
-    while noted(log).count(line) < count:
-        assert time.monotonic() < deadline, f"nobody noted {line!r} within 30 s: {noted(log)}"
+    while not is_so():
+        assert time.monotonic() < deadline, "what was waited for did not come within 30 s"
         time.sleep(0.002)
 
 
@@ -60,9 +64,23 @@ def use(cache: ShardCache, key: str, log: Path, seconds: float = 0.0) -> None:
 
 def use_when_told(cache: ShardCache, key: str, log: Path, told: Path) -> None:
     note(log, "ready")
-    while not told.exists():
-        time.sleep(0.001)
+    wait_until(told.exists)
     use(cache, key, log, 0.2)
+
+
+def make_until_told(cache: ShardCache, key: str, log: Path, told: Path) -> None:
+    """Writes one half, and the other when it is told to."""
+
+    def make(path: str) -> None:
+        data = text(key)
+        half = len(data) // 2
+        Path(path).write_bytes(data[:half])
+        note(log, f"begin {key}")
+        wait_until(told.exists)
+        with open(path, "ab") as file:
+            file.write(data[half:])
+
+    cache.open(key, make).close()
 
 
 def use_many(cache: ShardCache, seed: int, log: Path) -> None:

@@ -117,7 +117,7 @@ def check(folder: Path, keys: list[str] = KEYS) -> None:
     for index in (len(KEYS), -len(KEYS) - 1):
         with pytest.raises(IndexError, match="expected an index from -16 to 15"):
             found[index]
-    for key in ("c/000", "", keys[0] + "0"):
+    for key in ("c/000", "", keys[0] + "0", "\ud800"):
         with pytest.raises(KeyError):
             found[key]
 

@@ -1,5 +1,6 @@
 """Stops an order that changes between versions, machines or ways of asking, and a shuffle that leaves neighbours together."""
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 
@@ -46,6 +47,19 @@ def test_positions_may_be_asked_for_in_any_order() -> None:
     order, expected = order_of(counts, 3, 9, 2), np.array(epoch_places(counts, 9, 2, 3))
     for positions in np.array_split(np.random.Generator(np.random.Philox(1)).permutation(len(order)), 9):
         assert (np.stack(order.locate(positions), axis=1) == expected[positions]).all()
+
+
+def test_a_block_costs_sixteen_bytes_a_sample() -> None:
+    order = order_of([250_000] * 4, 2, 1, 0)
+    tracemalloc.start()
+    try:
+        order.locate(np.arange(1))
+        tracemalloc.reset_peak()
+        order.locate(np.arange(1) + 500_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 16.5 * 500_000
 
 
 def test_another_epoch_and_another_seed_are_other_orders(monkeypatch: pytest.MonkeyPatch) -> None:

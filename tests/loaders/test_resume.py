@@ -177,6 +177,11 @@ def test_the_place_inside_a_batch_is_no_place_for_several() -> None:
         ({"block_shards": 9}, "got one with block_shards 9 in place of 2"),
         ({"num_positions": 45}, "got one with num_positions 45 in place of 44"),
         ({"format": "other"}, "expected the state of a dataset"),
+        ({"start": 45}, "expected a place in the epoch, got "),
+        ({"num_samples": -3}, "expected a place in the epoch, got "),
+        ({"epoch": 2**63}, "expected a place in the epoch, got "),
+        ({"epoch": None}, "expected a whole state, got one with this fault: TypeError"),
+        ({"bad": 1}, "expected a whole state, got one with this fault: TypeError"),
         ({"num_workers": 2, "worker": 1}, "got that of worker 1 of 2"),
     ],
 )
@@ -187,9 +192,21 @@ def test_a_state_of_something_else_is_refused(change: dict[str, Any], sentence: 
     assert keys_of(DataLoader(dataset, 3)) == batches_of_rank(order(), ONE)
 
 
+@pytest.mark.parametrize("name", ["epoch", "rank", "bad"])
+def test_a_state_that_is_not_whole_is_refused(name: str) -> None:
+    dataset = dataset_of(COUNTS, ONE, 3, 2)
+    state = dataset.state_at(1)
+    del state[name]
+    with pytest.raises(UsageError, match=f"expected a whole state, got one with this fault: KeyError: '{name}'"):
+        dataset.load_state_dict(state)
+
+
 @pytest.mark.parametrize("epoch", [-1, 2**63])
 def test_epochs_are_numbers_from_0(epoch: int) -> None:
     with pytest.raises(UsageError, match="expected an epoch of 0 or more"):
         dataset_of(COUNTS, ONE, 3, 2).set_epoch(epoch)
+
+
+def test_batches_are_counted_from_0() -> None:
     with pytest.raises(UsageError, match="expected a number of batches of 0 or more"):
         dataset_of(COUNTS, ONE, 3, 2).state_at(-1)

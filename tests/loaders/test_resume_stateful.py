@@ -129,6 +129,15 @@ def test_the_loader_itself_goes_on_in_its_own_world_alone(new: World, workers: i
     assert "that of 2 ranks of 2 workers; give it to load_state_dict of the dataset instead" in str(error)
 
 
+@pytest.mark.filterwarnings("ignore")  # torchdata's, of datasets without a state
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_state_of_a_loader_of_something_else_is_refused(workers: int) -> None:
+    loader = stateful_dataloader.StatefulDataLoader([1, 2, 3], num_workers=workers)
+    next(iter(loader))
+    with pytest.raises(UsageError, match=r"expected the state of a dataset \(shardtools\.loader/1\)"):
+        rank_of(World(0, 1, 1, "short")).load_state_dict(loader.state_dict())
+
+
 def test_a_loader_of_other_batches_than_the_datasets_is_refused() -> None:
     """Nobody can say which samples it has had."""
     dataset = rank_of(World(0, 1, 1, "short"))
