@@ -38,3 +38,17 @@ class ends_at_once:  # noqa: N801, a context manager by its use
     def __exit__(self, kind: "type[BaseException] | None", error: BaseException | None, trace: "TracebackType | None") -> None:
         if self._before is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._before)
+
+
+def is_never_ignored() -> None:
+    """From now on Ctrl-C that falls into a finalizer ends the process: Python would print the exception there, and go on."""
+    import sys
+
+    show = sys.unraisablehook
+
+    def end_or_show(ignored: "sys.UnraisableHookArgs") -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            end()
+        show(ignored)
+
+    sys.unraisablehook = end_or_show

@@ -179,6 +179,7 @@ class ShardedDataset(IterableDataset[Any]):
                 inside = 0
         if place.worker == max(total - 1, 0) % place.num_workers:
             self._shared.end()
+        self._report_bad(place)
 
     def _batch(self, places: list[list[int]]) -> list[Any]:
         """The samples at these places, each shard and row. A bad one's place is taken by another: all ranks stay in step."""
@@ -200,6 +201,14 @@ class ShardedDataset(IterableDataset[Any]):
                         sample = self._next_sound(shard, row)
             samples.append(sample)
         return samples
+
+    def _report_bad(self, place: Place) -> None:
+        """At the end of a pass: what this process found in it."""
+        found = self._shared.own_bad
+        if found:
+            reader = f"worker {place.worker} of {place.num_workers}" if get_worker_info() else "this process"
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
+            _LOG.warning("epoch %d is read out: %s set aside bad samples, %s", place.epoch, reader, reasons)
 
     def _next_sound(self, shard: int, row: int) -> Any:
         """The first sound sample behind a bad one: the same for any world and batch size."""

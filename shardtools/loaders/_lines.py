@@ -21,7 +21,7 @@ Text = mmap.mmap | bytes
 """Of one file; bytes where it is empty, which cannot be mapped."""
 
 
-class LineFiles:
+class ShardedJsonl:
     """Finds where lines begin by reading all text once, about 1 GB/s: what is read often is better packed. Memory: 8 bytes a line."""
 
     def __init__(self, files: list[TextFile], cache: ShardCache, block_shards: int) -> None:

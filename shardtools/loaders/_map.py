@@ -7,7 +7,7 @@ import numpy.typing as npt
 import xxhash
 from torch.utils.data import Dataset
 
-from shardtools.errors import DamagedShardError, ShardtoolsError
+from shardtools.errors import BadSampleError, DamagedShardError
 from shardtools.loaders._catalog import Catalog
 from shardtools.loaders.decoders import Decode
 
@@ -25,14 +25,25 @@ class MapDataset(Dataset[Any]):
         return int(self._firsts[-1])
 
     def __getitem__(self, index: int | str) -> Any:
-        """Raises IndexError, KeyError, and ShardtoolsError for a damaged sample. The first key asked for costs a pass over all of them."""
+        """Raises IndexError, KeyError, and BadSampleError for a sample that is damaged or cannot be decoded.
+
+        The first key asked for costs a pass over all of them.
+        """
         shard, row = self._place(self.index_of(index) if isinstance(index, str) else int(index))
         try:
             sample = self._catalog.row(shard, row)
         except DamagedShardError as damage:
             name = self._catalog.name(shard)
-            raise ShardtoolsError(f"expected a sound sample {row:,} in {name}, got one with this fault: {damage}; restore it") from damage
-        return sample if self._decode is None else self._decode(sample)
+            raise BadSampleError(f"expected a sound sample {row:,} in {name}, got one with this fault: {damage}; restore it") from damage
+        if self._decode is None:
+            return sample
+        try:
+            return self._decode(sample)
+        except Exception as error:
+            where = f"sample {row:,} of {self._catalog.name(shard)}"
+            raise BadSampleError(
+                f"expected a sample that can be decoded, got {where}: {type(error).__name__}: {error}; mend the decoder or the sample"
+            ) from error
 
     def index_of(self, key: str) -> int:
         """Where a key stands. Memory: 16 bytes for each sample. Raises KeyError."""

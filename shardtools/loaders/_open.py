@@ -9,7 +9,7 @@ from shardtools.errors import UsageError
 from shardtools.loaders._cache import ShardCache
 from shardtools.loaders._catalog import Catalog, Shards
 from shardtools.loaders._dataset import ShardedDataset
-from shardtools.loaders._lines import LineFiles
+from shardtools.loaders._lines import ShardedJsonl
 from shardtools.loaders._options import LoaderOptions
 from shardtools.loaders._world import World
 from shardtools.loaders.decoders import Decode, decoder_of
@@ -65,7 +65,7 @@ def _world(batch_size: int, options: LoaderOptions) -> World:
 def _catalog(uri: str, options: LoaderOptions, views: bool) -> tuple[Catalog, str]:
     path, cache = uri.removeprefix("file://"), ShardCache(options.cache_folder, options.cache_bytes)
     if path.lower().endswith(LINE_SUFFIXES) or (os.path.isdir(path) and _holds_lines_alone(path)):
-        return LineFiles(text_files(resolve_inputs([path])), cache, options.block_shards), "wds"
+        return ShardedJsonl(text_files(resolve_inputs([path])), cache, options.block_shards), "wds"
     dataset = datasets.open_dataset(uri)
     return Shards(dataset, cache, options.block_shards, views), dataset.format_name
 

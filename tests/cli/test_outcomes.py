@@ -198,3 +198,27 @@ def test_skipped_files_links_and_escaped_keys_are_in_the_summary(tmp_path):
     result = json.loads(run(tmp_path, "pack", "src", "out", "--to", "wds", "--engine", "serial", "--json").stdout)
     assert result["skipped"] == {"AppleDouble": 1, "Thumbs.db": 1, "__pycache__": 1, "hidden": 1}
     assert result["notes"] == told
+
+
+INTERRUPTED_FINALIZER = """
+import signal, sys
+from shardtools.cli import _group, main
+
+class Cleaner:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def run():
+    Cleaner()
+    print("went on")
+
+_group.run = run
+main()
+"""
+
+
+def test_an_interrupt_in_a_finalizer_is_not_ignored() -> None:
+    """Python prints exceptions of finalizers and goes on: the run would end as if nobody had asked it to stop."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_FINALIZER], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("error: interrupted")

@@ -226,6 +226,34 @@ def test_the_count_is_carried_by_states(folder: Path, workers: int) -> None:
 def test_what_was_set_aside_is_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     damage(folder, 7)
     assert len(list(dataset_of(folder, "1"))) == NUM_SAMPLES
-    (message,) = [record.message for record in caplog.records]
+    message, _ = [record.message for record in caplog.records]
     assert "sample 2 of" in message
     assert message.endswith("; set aside, its place in the batch is taken by the next sound one")
+
+
+def test_the_end_of_a_pass_says_what_was_set_aside(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    damage(folder, 2)
+    damage(folder, 11)
+    assert len(list(dataset_of(folder, budget="2"))) == NUM_SAMPLES
+    assert caplog.messages[-1] == "epoch 0 is read out: this process set aside bad samples, 2 damaged"
+
+
+def test_a_sample_that_cannot_be_decoded_is_named_by_the_map_too(folder: Path) -> None:
+    def decode(sample: dict[str, Any]) -> Any:
+        raise ValueError(f"no picture in {sorted(sample)[0]}")
+
+    shard = sorted([*folder.glob("*.tar"), *folder.glob("*.mds")])[1]
+    expected = f"expected a sample that can be decoded, got sample 2 of {shard}: ValueError: no picture in __key__; mend the decoder or the sample"
+    with pytest.raises(BadSampleError) as raised:
+        dataset_of(folder, decode=decode).as_map()[SHARD_SAMPLES + 2]
+    assert str(raised.value) == expected
+
+
+def test_only_the_shards_that_are_read_are_opened(folder: Path) -> None:
+    """Opening thousands of shards for the first batch would take longer than reading it."""
+    dataset = dataset_of(folder)
+    next(samples := iter(dataset))
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split()[-1] for line in maps if str(folder) in line and line.rstrip().endswith((".tar", ".mds"))}
+    assert len(mapped) == 1
+    del samples
