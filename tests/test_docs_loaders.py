@@ -117,17 +117,19 @@ def test_decoding_gives_what_the_page_says(here: Path) -> None:
         assert isinstance(open_dataset(shards, decode="tokens").as_map()[0]["json"], dict)
 
 
-RANKS_TAIL = """
+RANKS_TRAIN = """
 keys = []
-with JOIN:
-    for batch in loader:
-        model(batch["label"].float()[:, None]).sum().backward()
-        keys += batch["key"]
+
+def train(model, batch):
+    model(batch["label"].float()[:, None]).sum().backward()
+    keys.append((dataset.epoch, batch["key"]))
+"""
+RANKS_TAIL = """
 with open(f"rank-{torch.distributed.get_rank()}.json", "w") as file:
     json.dump(keys, file)
 torch.distributed.destroy_process_group()
 """
-NUM_RANKS = 3
+NUM_RANKS, NUM_RANKS_EPOCHS = 3, 2
 # Five global batches of nine, of which 40 samples fill four; the last has four.
 DELIVERED = {"pad": [15, 15, 15], "drop": [12, 12, 12], "short": [14, 13, 13]}
 
@@ -142,17 +144,25 @@ DELIVERED = {"pad": [15, 15, 15], "drop": [12, 12, 12], "short": [14, 13, 13]}
 )
 def test_ranks_under_ddp_get_what_the_page_says(packed: Path, tmp_path: Path, last_batch: str, join: str) -> None:
     (tmp_path / "shards").symlink_to(packed / "shards")
-    assert RANKS.count('"pad"') == 1
+    assert RANKS.count('"pad"') == RANKS.count("\nfor epoch") == 1
     block = RANKS.replace('"pad"', f'"{last_batch}"').replace("model = ", "model = torch.nn.Linear(1, 1)\nmodel = ")
+    setup, loop = block.split("\nfor epoch")
+    joined = f"\nwith {join}:\n" + "".join(f"    {line}\n" for line in ("for epoch" + loop).splitlines())
     head = "import contextlib, json\nfrom shardtools.loaders import open_dataset\n"
-    (tmp_path / "ranks.py").write_text(head + COLLATE + block + RANKS_TAIL.replace("JOIN", join))
+    (tmp_path / "ranks.py").write_text(head + COLLATE + RANKS_TRAIN + setup + joined + RANKS_TAIL)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(NUM_RANKS), "ranks.py"]
-    done = subprocess.run(launch, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(NUM_RANKS)]
-    assert [len(keys) for keys in ranks] == DELIVERED[last_batch]
-    times = Counter(Counter(chain(*ranks)).values())
-    assert times == {"pad": {1: 35, 2: 5}, "drop": {1: 36}, "short": {1: 40}}[last_batch]
+    for is_resumed in (False, True):
+        done = subprocess.run(launch, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(NUM_RANKS)]
+        # The last checkpoint is one of the second epoch, behind its fourth step of five.
+        for epoch in range(is_resumed, NUM_RANKS_EPOCHS):
+            keys = [list(chain.from_iterable(keys for of, keys in rank if of == epoch)) for rank in ranks]
+            had = 4 * 3 if is_resumed else 0
+            assert [len(one) for one in keys] == [count - had for count in DELIVERED[last_batch]]
+            times = Counter(Counter(chain(*keys)).values())
+            if not is_resumed:
+                assert times == {"pad": {1: 35, 2: 5}, "drop": {1: 36}, "short": {1: 40}}[last_batch]
 
 
 # The loop of the README.
@@ -259,7 +269,7 @@ def test_what_is_said_of_ours(here: Path) -> None:
 
     forgotten = open_dataset("shards/wds")
     forgotten.load_state_dict(forgotten.state_at(3))
-    assert len(forgotten) == NUM_PAIRS - 3  # of 24 samples that a loader with batches of 8 gave, 21 come again
+    assert len(list(forgotten)) == NUM_PAIRS - 3  # of 24 samples that a loader with batches of 8 gave, 21 come again
 
 
 @pytest.mark.usefixtures("here")
@@ -274,7 +284,7 @@ def test_what_the_readme_says_of_bad_samples(caplog: pytest.LogCaptureFixture) -
     assert 'LoaderOptions(max_bad=Budget.parse("0.1%"))' in README
     tolerant = open_dataset("shards/wds", decode=decode, options=LoaderOptions(max_bad=Budget.parse("2.5%")))
     keys = list(tolerant)
-    assert len(keys) == NUM_PAIRS and keys[6:9] == ["00/000006", "00/000008", "00/000008"]
+    assert len(keys) == NUM_PAIRS and len(set(keys)) == NUM_PAIRS - 1 and "00/000007" not in keys
     assert tolerant.bad == tolerant.state_dict()["bad"] == {"undecodable": 1}
     assert "train-000001.tar" in caplog.text
     with pytest.raises(UsageError, match=r"Budget\(10\)"):

@@ -70,7 +70,7 @@ def _no_dataset(storage: Storage) -> UsageError:
         )
     return UsageError(
         f"expected a dataset in {storage.uri}, got a folder without {MANIFEST_NAME}, without an MDS {MDS_INDEX_NAME} "
-        "in it or in a folder of it, and without .tar, .tar.gz or .tgz files; give the folder that holds the shards"
+        "in it or in a folder of it, and without .tar, .tar.gz or .tgz files; give the folder that holds the shards, or pack first"
     )
 
 

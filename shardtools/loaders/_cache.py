@@ -42,7 +42,7 @@ class ShardCache:
         Raises StorageError where the folder or the disk refuses, and what ``make`` raises, an OSError as StorageError.
         """
         folder = self._prepared()
-        path = os.path.join(folder, hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() + _SHARD)
+        path = os.path.join(folder, _file_name(key))
         with _one_sentence(folder), ExitStack() as on_failure:
             found = _opened(path)
             if found is not None:
@@ -55,6 +55,12 @@ class ShardCache:
             self._evict(path)
             on_failure.pop_all()
             return found
+
+    def drop(self, key: str) -> None:
+        """Forgets the file of that key, if it is there: it turned out to be damaged."""
+        folder = self._prepared()
+        with _one_sentence(folder):
+            _unlink(os.path.join(folder, _file_name(key)))
 
     def _evict(self, kept: str) -> None:
         """Removes the longest unused until the rest fits. Time: a look at each file of the folder."""
@@ -84,6 +90,10 @@ class ShardCache:
             sentence = f"expected {folder} to be a folder that is this user's alone, got a link, another's or one open to others"
             raise StorageError(f"{sentence}; remove it, or choose a cache_folder")
         return folder
+
+
+def _file_name(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() + _SHARD
 
 
 def _made(path: str, make: Callable[[str], None]) -> IO[bytes]:

@@ -100,13 +100,24 @@ class Shards:
     def _opened(self, i: int) -> Rows:
         """Raises DamagedShardError for a shard that does not hold what was promised."""
         shard = self._shards[i]
-        rows = shard.format.rows(self._mapped(shard), self._known_offsets(i), self._views)
-        if len(rows) != self.counts[i]:
-            raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
+        try:
+            rows = self._rows(i)
+        except DamagedShardError:
+            if self._is_here(shard):
+                raise
+            self._cache.drop(self._cache_key(shard))  # perhaps only the copy is damaged
+            rows = self._rows(i)
         if shard.is_keyless:
             rows = _Numbered(rows, i)
         make_room(self._open, self._block_shards)
         self._open[i] = rows
+        return rows
+
+    def _rows(self, i: int) -> Rows:
+        shard = self._shards[i]
+        rows = shard.format.rows(self._mapped(shard), self._known_offsets(i), self._views)
+        if len(rows) != self.counts[i]:
+            raise DamagedShardError(f"expected {self.counts[i]:,} samples, got {len(rows):,}", 0)
         return rows
 
     def _known_offsets(self, i: int) -> Any:
@@ -123,28 +134,37 @@ class Shards:
             )
         return found
 
-    def _mapped(self, shard: Shard) -> "mmap.mmap | bytes":
+    def _is_here(self, shard: Shard) -> bool:
+        """Whether it can be mapped as it is stored."""
+        return shard.compression is None and self._dataset.storage.is_local
+
+    def _mapped(self, shard: Shard) -> mmap.mmap | bytes:
         """The uncompressed shard in memory, read on demand; from the cache where it is not on this machine as it is."""
-        storage = self._dataset.storage
-        is_here = shard.compression is None and storage.is_local
-        view = self._dataset.stored_file(shard.name) if is_here else self._cached(shard)
+        view = self._stored(shard) if self._is_here(shard) else self._cached(shard)
         found = view.obj
         return found if isinstance(found, mmap.mmap) else bytes(view)
 
-    def _cached(self, shard: Shard) -> memoryview:
-        storage = self._dataset.storage
+    def _stored(self, shard: Shard) -> memoryview:
+        view = self._dataset.stored_file(shard.name)
+        if shard.num_bytes is not None and len(view) != shard.num_bytes:
+            raise DamagedShardError(f"expected a shard of {shard.num_bytes:,} bytes, got {len(view):,}", 0)
+        return view
 
+    def _cached(self, shard: Shard) -> memoryview:
         def make(path: str) -> None:
             if shard.compression is None:
-                storage.fetch(shard.name, path)
+                self._dataset.storage.fetch(shard.name, path)
                 return
             with open(path, "wb") as out:
-                self._dataset.unpack_into(out, shard, self._dataset.stored_file(shard.name))
+                self._dataset.unpack_into(out, shard, self._stored(shard))
 
-        # Another shard may come to have the same name and length.
-        version = storage.modified_ns(shard.name)
-        with self._cache.open(f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{version}", make) as file:
+        with self._cache.open(self._cache_key(shard), make) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def _cache_key(self, shard: Shard) -> str:
+        storage = self._dataset.storage
+        # Another shard may come to have the same name and length.
+        return f"{storage.uri}\0{shard.name}\0{shard.num_bytes}\0{storage.modified_ns(shard.name)}"
 
 
 @dataclass(frozen=True)

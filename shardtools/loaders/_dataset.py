@@ -12,15 +12,16 @@ from shardtools.errors import BadSampleError, DamagedShardError, UsageError
 from shardtools.loaders._catalog import Catalog
 from shardtools.loaders._map import MapDataset
 from shardtools.loaders._options import LoaderOptions
-from shardtools.loaders._order import Order, Positions
+from shardtools.loaders._order import Order
 from shardtools.loaders._shared import Shared
 from shardtools.loaders._state import Place, as_state, loader_state, parse_state, position_of, refuse_other_worlds
+from shardtools.loaders._substitutes import MOST_TRIES, others
+from shardtools.loaders._whole import whole
 from shardtools.loaders._world import World
 from shardtools.loaders.decoders import Decode
 
 _LOG = logging.getLogger("shardtools.loaders")
 _CHUNK_SAMPLES = 512
-_NUM_NEAR = 16
 
 
 class ShardedDataset(IterableDataset[Any]):
@@ -60,24 +61,22 @@ class ShardedDataset(IterableDataset[Any]):
 
         The present epoch is gone on with where ``load_state_dict`` left it; another starts at its beginning.
         """
-        if not 0 <= epoch < 2**63:
-            raise UsageError(f"expected an epoch of 0 or more, got {epoch}")
+        epoch = whole("an epoch", epoch, 0)
         if epoch != self._shared.epoch:
             self._place = None
             self._shared.set(epoch, 0, 0)
             self._shared.set_bad({})
 
     def __len__(self) -> int:
-        """How many samples this rank reads in the pass that is next: of a place that was loaded until it is read out, then of the epoch."""
-        num_positions = self._num_positions
-        if self._shared.is_read_out:
-            return self._world.num_samples(num_positions)
-        return max(0, self._world.num_samples(num_positions - self._shared.start) - self._shared.skip)
+        """How many samples this rank reads in a whole epoch. A pass from a place that was loaded gives only the rest of it."""
+        return self._world.num_samples(self._num_positions)
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         index, num_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        epoch, (start, skip) = self._shared.epoch, self._shared.begin()
+        epoch, start, skip, is_again = self._shared.begin()
+        if is_again and self._seed is not None and index == 0:
+            _LOG.warning("epoch %d is read again, in the same order; set_epoch before each pass shuffles anew", epoch)
         if skip and num_workers > 1:
             raise UsageError("expected a place between two batches for several workers, got one inside a batch; use num_workers=0")
         self._place = Place(epoch, start, skip, index, num_workers)
@@ -107,8 +106,8 @@ class ShardedDataset(IterableDataset[Any]):
         Counted from where the pass started, that is from the place that was loaded. Save that of rank 0: of an uneven end it always
         has a part. Bad samples that workers met ahead of these batches are in it, and are met and counted again.
         """
-        if num_batches < 0:
-            raise UsageError(f"expected a number of batches of 0 or more, got {num_batches}")
+        left = self._num_positions - self._shared.start
+        num_batches = whole("a number of batches", num_batches, 0, self._world.num_steps(left))
         return self._state(Place(self._shared.epoch, self._shared.start, self._shared.skip + num_batches * self._world.batch_size))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -129,6 +128,14 @@ class ShardedDataset(IterableDataset[Any]):
         else:
             self._shared.set(place.epoch, position_of(place, world, self._num_positions), 0)
         self._shared.set_bad(bad)
+
+    def __repr__(self) -> str:
+        world = self._world
+        shuffled = "in order" if self._seed is None else f"shuffled by seed {self._seed}"
+        return (
+            f"<ShardedDataset of {self._num_positions:,} samples in {len(self._catalog.counts):,} shards, {shuffled}, epoch {self.epoch}, "
+            f"rank {world.rank} of {world.world_size}, batches of {world.batch_size}>"
+        )
 
     def as_map(self) -> MapDataset:
         """The same samples, decoded alike, by index or key."""
@@ -177,8 +184,6 @@ class ShardedDataset(IterableDataset[Any]):
                     self._num_given += 1
                     yield sample
                 inside = 0
-        if place.worker == max(total - 1, 0) % place.num_workers:
-            self._shared.end()
         self._report_bad(place)
 
     def _batch(self, places: list[list[int]]) -> list[Any]:
@@ -191,14 +196,14 @@ class ShardedDataset(IterableDataset[Any]):
                 sample = read(shard, row)
             except DamagedShardError as error:
                 self._set_aside("damaged", shard, row, error)
-                sample = self._next_sound(shard, row)
+                sample = self._substitute(shard, row)
             else:
                 if decode is not None:
                     try:
                         sample = decode(sample)
                     except Exception as error:
                         self._set_aside("undecodable", shard, row, error)
-                        sample = self._next_sound(shard, row)
+                        sample = self._substitute(shard, row)
             samples.append(sample)
         return samples
 
@@ -210,16 +215,19 @@ class ShardedDataset(IterableDataset[Any]):
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
             _LOG.warning("epoch %d is read out: %s set aside bad samples, %s", place.epoch, reader, reasons)
 
-    def _next_sound(self, shard: int, row: int) -> Any:
-        """The first sound sample behind a bad one: the same for any world and batch size."""
-        for near, at in _places_behind(self._catalog.counts, shard, row):
+    def _substitute(self, shard: int, row: int) -> Any:
+        """A sound sample in place of a bad one: the same for any world and batch size, another for each bad one."""
+        for other, at in others(self._catalog.counts, shard, row):
             with suppress(DamagedShardError):
-                sample = self._catalog.row(near, at)
+                sample = self._catalog.row(other, at)
                 if self._decode is None:
                     return sample
                 with suppress(Exception):
                     return self._decode(sample)
-        raise BadSampleError(f"expected a sound sample near sample {row:,} of {self._catalog.name(shard)}, got none; verify the dataset")
+        raise BadSampleError(
+            f"expected a sound sample to take the place of sample {row:,} of {self._catalog.name(shard)}, "
+            f"got none in {MOST_TRIES:,} tries; verify the dataset"
+        )
 
     def _set_aside(self, reason: str, shard: int, row: int, error: Exception) -> None:
         """Counts a bad sample. Raises BadSampleError where that is one too many."""
@@ -229,11 +237,4 @@ class ShardedDataset(IterableDataset[Any]):
         if not budget.allows(num_bad, self._num_positions):
             tolerate = "restore the shard" if reason == "damaged" else "mend the decoder or the sample"
             raise BadSampleError(f"{sentence}; {tolerate}, or tolerate some with max_bad") from error
-        _LOG.warning("%s; set aside, its place in the batch is taken by the next sound one", sentence)
-
-
-def _places_behind(counts: Positions, shard: int, row: int) -> Iterator[tuple[int, int]]:
-    """Some rows behind this one, then the first of every shard behind it, all around: a damaged shard is soon left."""
-    yield from ((shard, at) for at in range(row + 1, min(row + 1 + _NUM_NEAR, int(counts[shard]))))
-    num_shards = len(counts)
-    yield from ((near % num_shards, 0) for near in range(shard + 1, shard + 1 + num_shards) if counts[near % num_shards])
+        _LOG.warning("%s; set aside, another sample takes its place in the batch", sentence)

@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shardtools.errors import ShardtoolsError, UsageError
+from shardtools.errors import ShardtoolsError, StorageError, UsageError
 from shardtools.loaders._cache import ShardCache
 from shardtools.loaders._catalog import make_room
 from shardtools.sources.jsonl import BOM, JSON_SPACE, TextFile
@@ -30,6 +30,7 @@ class ShardedJsonl:
         self._cache = cache
         self._block_shards = block_shards
         self._texts: dict[int, Text] = {}
+        self._versions = [_version(file.path) for file in files]
         self._offsets = [_line_offsets(self._text(i)) for i in range(len(files))]
         self._texts.clear()
         self.counts = np.array([len(offsets) for offsets in self._offsets], np.int64)
@@ -59,8 +60,17 @@ class ShardedJsonl:
         if text is None:
             make_room(self._texts, self._block_shards)
             file = self._files[shard]
-            text = self._texts[shard] = _mapped(file, self._cache)
+            text = _mapped(file, self._cache)
+            if _version(file.path) != self._versions[shard]:
+                raise StorageError(f"expected {file.path} as it was when the dataset was opened, got it changed since; open it again")
+            self._texts[shard] = text
         return text
+
+
+def _version(path: str) -> tuple[int, int, int]:
+    with one_sentence("read", path):
+        status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _mapped(file: TextFile, cache: ShardCache) -> Text:

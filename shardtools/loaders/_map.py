@@ -1,5 +1,6 @@
 """Random access by index or key."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,11 @@ class MapDataset(Dataset[Any]):
         return int(self._firsts[-1])
 
     def __getitem__(self, index: int | str) -> Any:
-        """Raises IndexError, KeyError, and BadSampleError for a sample that is damaged or cannot be decoded.
+        """Raises IndexError, KeyError, TypeError for what is neither, and BadSampleError for what is damaged or cannot be decoded.
 
         The first key asked for costs a pass over all of them.
         """
-        shard, row = self._place(self.index_of(index) if isinstance(index, str) else int(index))
+        shard, row = self._place(self.index_of(index) if isinstance(index, str) else operator.index(index))
         try:
             sample = self._catalog.row(shard, row)
         except DamagedShardError as damage:

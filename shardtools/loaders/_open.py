@@ -1,6 +1,9 @@
 """From a URI to a dataset that torch can iterate."""
 
+import glob
+import logging
 import os
+from dataclasses import replace
 
 import torch.distributed
 
@@ -11,17 +14,19 @@ from shardtools.loaders._catalog import Catalog, Shards
 from shardtools.loaders._dataset import ShardedDataset
 from shardtools.loaders._lines import ShardedJsonl
 from shardtools.loaders._options import LoaderOptions
+from shardtools.loaders._whole import whole
 from shardtools.loaders._world import World
 from shardtools.loaders.decoders import Decode, decoder_of
 from shardtools.manifest import MANIFEST_NAME
 from shardtools.sources import resolve_inputs
 from shardtools.sources.jsonl import LINE_SUFFIXES, text_files
 
-_MAX_SEED = 2**64
+_LOG = logging.getLogger("shardtools.loaders")
+_MAX_SEED = 2**64 - 1
 
 
 def open_dataset(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     batch_size: int = 1,
     shuffle: bool = False,
@@ -39,12 +44,20 @@ def open_dataset(
     Raises UsageError, StorageError, and ShardtoolsError where foreign tars have to be read to count their samples and are damaged.
     """
     options = options or LoaderOptions()
-    if not 0 <= seed < _MAX_SEED:
-        raise UsageError(f"expected a seed from 0 to {_MAX_SEED - 1}, got {seed}")
+    if not isinstance(options, LoaderOptions):
+        raise UsageError(f"expected options as LoaderOptions, got {options!r}")
+    seed = whole("a seed", seed, 0, _MAX_SEED)
+    if not isinstance(uri, (str, os.PathLike)) or not os.fspath(uri):
+        raise UsageError(f"expected a path or URI to read, got {uri!r}")
+    uri = str(os.fspath(uri))
+    if "://" in uri and not uri.startswith("file://"):
+        raise UsageError(f"expected a path on this machine, got {uri}; mount it or copy it, or use a reader that fetches")
     world = _world(batch_size, options)
     # The decoders of this package take what they need; those of others may keep what they are given.
     catalog, format_name = _catalog(uri, options, views=isinstance(decode, str))
     decoder = decoder_of(decode, format_name, catalog.field_encodings)
+    if options.rank is None and world.rank == 0:
+        _warn_of_unequal_ranks(world, int(catalog.counts.sum()))
     return ShardedDataset(catalog, world, seed if shuffle else None, decoder, options)
 
 
@@ -62,10 +75,21 @@ def _world(batch_size: int, options: LoaderOptions) -> World:
     return World(rank, world_size, batch_size, options.last_batch)
 
 
+def _warn_of_unequal_ranks(world: World, num_samples: int) -> None:
+    first, last = (replace(world, rank=rank).num_samples(num_samples) for rank in (0, world.world_size - 1))
+    if first != last:
+        _LOG.warning(
+            "the first of %d ranks reads %d samples an epoch, the last %d: DistributedDataParallel needs as many batches on each; "
+            'LoaderOptions(last_batch="drop" or "pad") makes them equal, "short" is right for evaluation without it',
+            *(world.world_size, first, last),
+        )
+
+
 def _catalog(uri: str, options: LoaderOptions, views: bool) -> tuple[Catalog, str]:
     path, cache = uri.removeprefix("file://"), ShardCache(options.cache_folder, options.cache_bytes)
     if path.lower().endswith(LINE_SUFFIXES) or (os.path.isdir(path) and _holds_lines_alone(path)):
-        return ShardedJsonl(text_files(resolve_inputs([path])), cache, options.block_shards), "wds"
+        paths = sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
+        return ShardedJsonl(text_files(resolve_inputs(paths)), cache, options.block_shards), "wds"
     dataset = datasets.open_dataset(uri)
     return Shards(dataset, cache, options.block_shards, views), dataset.format_name
 

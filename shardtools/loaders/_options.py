@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from shardtools.errors import UsageError
+from shardtools.loaders._whole import whole
 from shardtools.loaders._world import LastBatch
 from shardtools.units import Budget
 
@@ -30,11 +31,7 @@ class LoaderOptions:
     def __post_init__(self) -> None:
         if (self.rank is None) != (self.world_size is None):
             raise UsageError(f"expected rank and world_size together, got rank={self.rank} and world_size={self.world_size}")
-        if self.last_batch not in ("short", "pad", "drop"):
-            raise UsageError(f"expected last_batch as short, pad or drop, got {self.last_batch!r}")
-        if self.block_shards < 1:
-            raise UsageError(f"expected block_shards of 1 or more, got {self.block_shards}")
+        whole("block_shards", self.block_shards, 1)
         if not isinstance(self.max_bad, Budget):
             raise UsageError(f"expected max_bad as a Budget, got {self.max_bad!r}; Budget(10) is a count, Budget.parse('0.5%') a share")
-        if self.cache_bytes < 1:
-            raise UsageError(f"expected cache_bytes of 1 or more, got {self.cache_bytes}")
+        whole("cache_bytes", self.cache_bytes, 1)

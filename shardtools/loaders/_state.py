@@ -1,10 +1,12 @@
 """Where an epoch stands, as plain data, and how it is gone on with in another world."""
 
+import operator
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shardtools.errors import UsageError
+from shardtools.loaders._whole import whole
 from shardtools.loaders._world import World
 
 FORMAT = "shardtools.loader/1"
@@ -43,18 +45,28 @@ def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[
         shown = ", ".join(f"{name} {state.get(name)} in place of {identity[name]}" for name in differing)
         raise UsageError(f"expected the state of this dataset and order, got one with {shown}; open the same dataset, with its seed")
     try:
-        place = Place(*(int(state[name]) for name in Place._fields))
-        world = World(int(state["rank"]), int(state["world_size"]), int(state["batch_size"]), state["last_batch"])
-        bad = dict(state["bad"])
-    except (KeyError, TypeError, ValueError) as fault:
+        place = Place(*(operator.index(state[name]) for name in Place._fields))
+        world = World(state["rank"], state["world_size"], state["batch_size"], state["last_batch"])
+        bad = {str(reason): whole("a count of bad samples", count, 0) for reason, count in state["bad"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
         shown = f"{type(fault).__name__}: {fault}"
         raise UsageError(f"expected a whole state, got one with this fault: {shown}; pass what state_dict() returned") from None
-    if not 0 <= min(place) <= max(place) < 2**63 or place.start > identity["num_positions"]:
+    left = identity["num_positions"] - place.start
+    if not 0 <= min(place) <= max(place) < 2**63 or left < 0 or place.num_samples > (world.num_steps(left) + 1) * world.batch_size:
         raise UsageError(f"expected a place in the epoch, got {place}; pass what state_dict() returned")
     return place, world, bad
 
 
 def loader_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``_dataset_state`` finds. Raises UsageError where ``state`` is none of anything."""
+    try:
+        return _dataset_state(state)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
+        shown = f"{type(fault).__name__}: {fault}"
+        raise UsageError(f"expected a state, got one with this fault: {shown}; pass what state_dict() returned") from None
+
+
+def _dataset_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """The dataset's state inside that of torchdata's ``StatefulDataLoader``, as of the batches its loop has had; others as they are.
 
     Raises UsageError where its batches are not the dataset's.

@@ -1,13 +1,15 @@
 """Who reads which positions of an epoch: global batches are runs of positions, whatever the world."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from shardtools.errors import UsageError
 from shardtools.loaders._order import Positions
+from shardtools.loaders._whole import whole
 
+_MAX = 2**31 - 1
 LastBatch = Literal["short", "pad", "drop"]
 
 
@@ -27,10 +29,11 @@ class World:
     last_batch: LastBatch
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.world_size:
-            raise UsageError(f"expected a rank from 0 to below the world size {self.world_size}, got {self.rank}")
-        if self.batch_size < 1:
-            raise UsageError(f"expected a batch size of 1 or more, got {self.batch_size}")
+        whole("a world size", self.world_size, 1, _MAX)
+        whole("a rank", self.rank, 0, self.world_size - 1)
+        whole("a batch size", self.batch_size, 1, _MAX)
+        if self.last_batch not in ("short", "pad", "drop"):
+            raise UsageError(f"expected last_batch as short, pad or drop, got {self.last_batch!r}")
 
     @property
     def global_batch_size(self) -> int:
@@ -45,6 +48,10 @@ class World:
     def num_batches(self, left: int) -> int:
         """How many batches this rank makes of them."""
         return -(-self.num_samples(left) // self.batch_size)
+
+    def num_steps(self, left: int) -> int:
+        """Batches of the first rank, which has the most."""
+        return replace(self, rank=0).num_batches(left)
 
     def positions(self, start: int, num_positions: int, batches: Positions) -> Positions:
         """The positions of this rank's batches, one behind the other, from ``start`` on in an epoch of ``num_positions``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shardtools import keys
 from shardtools.sources._inputs import Input
-from shardtools.sources._line_files import key_prefix, line_files
+from shardtools.sources._line_files import key_prefix, line_files, refuse_same_prefixes
 from shardtools.sources._streams import DamagedStreamError, Window, decompressed
 
 
@@ -39,6 +39,10 @@ class TextFile:
 
 
 def text_files(inputs: Sequence[Input]) -> list[TextFile]:
-    """The JSON lines files of the inputs, in the order they are packed in. Raises UsageError where there are none."""
+    """The JSON lines files of the inputs, in the order they are packed in. Raises UsageError where there are none.
+
+    Raises DuplicateKeyError where two would give the same keys.
+    """
     files, _ = line_files(inputs)
+    refuse_same_prefixes(files, [given.root for given in inputs])
     return [TextFile(os.path.join(inputs[file.root].root, os.fsdecode(file.path)), key_prefix(file.path), file.num_bytes) for file in files]

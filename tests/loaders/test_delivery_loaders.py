@@ -3,7 +3,9 @@
 import copy
 import gc
 import os
+import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,7 @@ def test_spawned_workers_read_hear_of_epochs_and_go_on(stored: str) -> None:
     dataset.set_epoch(1)
     assert keys_of(loader) == batches_of_rank(stored_keys(1), WORLD)
     dataset.load_state_dict(dataset.state_at(2))
-    assert len(loader) == 6
+    assert len(loader) == 8
     assert keys_of(loader) == batches_of_rank(stored_keys(1)[12:], WORLD)
     assert len(loader) == 8
     assert keys_of(loader) == batches_of_rank(stored_keys(1), WORLD)
@@ -138,3 +140,43 @@ def test_nothing_is_left(stored: str) -> None:
     for workers, lives_on in ((0, False), (2, False), (2, True)):
         train(workers, lives_on)
     assert resources() == before
+
+
+def _late(worker: int) -> None:
+    if worker == 1:
+        time.sleep(1.0)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize("change", ["epoch", "place"])
+def test_what_is_set_during_a_pass_is_for_the_next(start_method: str, change: str) -> None:
+    """A worker that starts late must read what it was started for, and leave to the next pass what was set for that."""
+    counts, world = [30, 30], World(0, 1, 4, "short")
+    dataset = dataset_of(counts, world, 3)
+    later = dataset_of(counts, world, 3).state_at(10)
+    loader = DataLoader(dataset, 4, num_workers=2, multiprocessing_context=start_method, worker_init_fn=_late)
+    stream = iter(loader)
+    first = next(stream)
+    if change == "epoch":
+        dataset.set_epoch(1)
+    else:
+        dataset.load_state_dict(later)
+    assert list(chain.from_iterable(keys_of([first, *stream]))) == epoch_keys(counts, 3, 0, 8)
+    expected = epoch_keys(counts, 3, 1, 8) if change == "epoch" else epoch_keys(counts, 3, 0, 8)[40:]
+    assert list(chain.from_iterable(keys_of(loader))) == expected
+
+
+def test_an_epoch_that_is_shuffled_alike_again_is_told_once_a_pass(caplog: pytest.LogCaptureFixture) -> None:
+    told = "epoch 0 is read again, in the same order; set_epoch before each pass shuffles anew"
+    dataset = dataset_of([5, 3], World(0, 1, 4, "short"), 3)
+    assert len(list(dataset)) == 8
+    assert caplog.messages == []
+    dataset.set_epoch(0)
+    assert len(list(dataset)) == 8
+    assert caplog.messages == [told]
+    dataset.set_epoch(1)
+    dataset.load_state_dict(dataset.state_at(1))
+    list(dataset)
+    in_order = dataset_of([5, 3], World(0, 1, 4, "short"), None)
+    assert len([*in_order, *in_order]) == 16
+    assert caplog.messages == [told]

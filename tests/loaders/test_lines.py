@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra train")
 from torch.utils.data import DataLoader  # noqa: E402
 from worlds import QUIET, epoch_places, few_open_files, keys_of  # noqa: E402
 
-from shardtools.errors import ShardtoolsError, StorageError, UsageError  # noqa: E402
+from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError, UsageError  # noqa: E402
 from shardtools.loaders import LoaderOptions, open_dataset  # noqa: E402
 from shardtools.sources.jsonl import Jsonl  # noqa: E402
 from shardtools.units import Budget  # noqa: E402
@@ -139,3 +139,33 @@ def test_more_files_than_may_be_open(tree: Callable[..., Path], tmp_path: Path) 
         dataset = open_lines(source, tmp_path / "cache")
         assert len(list(dataset)) == len(list(dataset)) == 300
         assert dataset.as_map()["250/000000000000"]["json"] == b'{"a": 1}'
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("num_lines", [1, 100, 3000])
+def test_a_file_that_changed_after_opening_is_named(tmp_path: Path, name: str, num_lines: int) -> None:
+    """Its lines are elsewhere now: what would be read are torn pieces of them."""
+
+    def write(count: int, first: int) -> None:
+        text = b"".join(b'{"number": %d}\n' % i for i in range(first, first + count))
+        (tmp_path / "new").write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+        os.replace(tmp_path / "new", tmp_path / name)
+
+    write(100, 0)
+    dataset = open_lines(tmp_path / name, tmp_path / "cache")
+    assert len(list(dataset)) == 100
+    again = open_lines(tmp_path / name, tmp_path / "cache")
+    write(num_lines, 1000)
+    with pytest.raises(StorageError, match=f"expected .*{name} as it was when the dataset was opened, got it changed since; open it again"):
+        list(again)
+
+
+def test_files_whose_samples_would_have_the_same_keys_are_refused(tree: Callable[..., Path], tmp_path: Path) -> None:
+    place = tree({"docs.jsonl": b'{"a": 1}\n', "docs.jsonl.gz": gzip.compress(b'{"a": 1}\n')})
+    with pytest.raises(DuplicateKeyError, match="expected files whose paths differ before the suffix"):
+        open_lines(place, tmp_path / "cache")
+
+
+def test_a_pattern_of_files(tree: Callable[..., Path], tmp_path: Path) -> None:
+    place = tree({"a.jsonl": b'{"a": 1}\n', "b.jsonl": b'{"a": 2}\n', "c.txt": b"no"})
+    assert [sample["json"] for sample in open_lines(place / "*.jsonl", tmp_path / "cache")] == [b'{"a": 1}', b'{"a": 2}']

@@ -143,6 +143,16 @@ def test_rows_of_mds_writer(compression: str | None, reference_mds: Callable[...
     check(tmp_path / "shards")
 
 
+def test_a_damaged_copy_in_the_cache_is_made_anew(reference_mds: Callable[..., None], tmp_path: Path) -> None:
+    reference_mds(tmp_path / "shards", "zstd")
+    check(tmp_path / "shards")
+    copies = sorted((tmp_path / "cache").glob("*.shard"))
+    for copy in copies:
+        copy.write_bytes(copy.read_bytes()[:-3])
+    check(tmp_path / "shards")
+    assert sorted((tmp_path / "cache").glob("*.shard")) == copies
+
+
 def test_rows_without_keys_are_named_by_shard_and_row(reference_mds: Callable[..., None], tmp_path: Path) -> None:
     reference_mds(tmp_path / "shards", key=None)
     counts = [shard["samples"] for shard in json.loads((tmp_path / "shards" / "index.json").read_text())["shards"]]
