@@ -31,12 +31,12 @@ def own_header(archive: mmap | bytes, offset: int) -> tuple[bytes, int]:
         name, after_name, digits, after_size, checksum, after_checksum = _HEADER.unpack_from(archive, offset)
     except struct.error:
         raise ValueError("too short for a header") from None
-    num_bytes, digits_sum = _size_of(digits)
+    num_bytes, other_sum = _size_of(digits)
     if (
         after_name != _AFTER_NAME
         or after_size != _AFTER_SIZE
         or after_checksum != _AFTER_CHECKSUM
-        or checksum != _checksum_field(_CHECKSUM_BASE + byte_sum(name) + digits_sum)
+        or checksum != _checksum_field((adler32(name) & 0xFFFF) + other_sum)
     ):
         raise ValueError("not a header of this package")
     return name, num_bytes
@@ -54,11 +54,11 @@ def _checksum_field(total: int) -> bytes:
 
 @lru_cache(1 << 16)
 def _size_of(digits: bytes) -> tuple[int, int]:
-    """The size, and what its digits add to the checksum."""
+    """The size, and what the checksum is beside ``adler32`` of the name."""
     num_bytes = int(digits, 8)
     if digits != b"%011o" % num_bytes:
         raise ValueError("not the digits this package writes")
-    return num_bytes, sum(digits)
+    return num_bytes, _CHECKSUM_BASE + sum(digits) - 1
 
 
 @lru_cache(1 << 16)

@@ -2,6 +2,7 @@
 
 import hashlib
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from shardtools.loaders._cache import ShardCache
 from shardtools.manifest import OFFSETS_NAME
 
 Counts = npt.NDArray[np.int64]
+Read = Callable[[int], dict[str, Any]]
 
 _LEAST_OPEN = 16
 
@@ -41,8 +43,8 @@ class Catalog(Protocol):
     def name(self, shard: int) -> str:
         """For messages."""
 
-    def row(self, shard: int, row: int) -> dict[str, Any]:
-        """One sample: ``__key__`` and the stored bytes of its fields. Raises DamagedShardError, StorageError."""
+    def reader(self, shard: int) -> Read:
+        """Gives samples of a shard by row: ``__key__`` and the stored bytes of the fields. Both raise DamagedShardError, StorageError."""
 
     def key(self, shard: int, row: int) -> str:
         """The key of one sample."""
@@ -76,12 +78,12 @@ class Shards:
     def name(self, shard: int) -> str:
         return f"{self._dataset.uri}/{self._shards[shard].name}"
 
-    def row(self, shard: int, row: int) -> dict[str, Any]:
+    def reader(self, shard: int) -> Read:
         rows = self._open.get(shard)
-        return (self._opened(shard) if rows is None else rows).row(row)
+        return (self._opened(shard) if rows is None else rows).row
 
     def key(self, shard: int, row: int) -> str:
-        return str(self.row(shard, row)["__key__"])
+        return str(self.reader(shard)(row)["__key__"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": {}, "_offsets": None}

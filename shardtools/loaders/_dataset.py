@@ -170,42 +170,37 @@ class ShardedDataset(IterableDataset[Any]):
         return self._order
 
     def _samples(self, place: Place) -> Iterator[Any]:
-        """This reader's batches, every ``num_workers``-th of its rank's, a sample at a time."""
+        """This reader's batches, every ``num_workers``-th of its rank's, a sample at a time.
+
+        A bad one's place is taken by another: all ranks stay in step.
+        """
         world, num_positions, order = self._world, self._num_positions, self._order_of(place.epoch)
         first, inside = divmod(place.num_samples, world.batch_size)
         total = world.num_batches(num_positions - place.start)
         batches = range(place.worker + first * place.num_workers, total, place.num_workers)
         at_once = max(1, _CHUNK_SAMPLES // world.batch_size)
+        opened, decode = self._catalog.reader, self._decode
+        last, read = -1, None
         for i in range(0, len(batches), at_once):
             positions = world.positions(place.start, num_positions, np.array(batches[i : i + at_once], np.int64))
             places = np.stack(order.locate(positions), axis=1).tolist()
-            for begin in range(0, len(places), world.batch_size):
-                for sample in self._batch(places[begin : begin + world.batch_size])[inside:]:
-                    self._num_given += 1
-                    yield sample
-                inside = 0
+            for shard, row in places[inside:]:
+                try:
+                    if shard != last or read is None:
+                        last, read = shard, opened(shard)
+                    sample = read(row)
+                except DamagedShardError as error:
+                    sample = self._instead("damaged", shard, row, error)
+                else:
+                    if decode is not None:
+                        try:
+                            sample = decode(sample)
+                        except Exception as error:
+                            sample = self._instead("undecodable", shard, row, error)
+                self._num_given += 1
+                yield sample
+            inside = 0
         self._report_bad(place)
-
-    def _batch(self, places: list[list[int]]) -> list[Any]:
-        """The samples at these places, each shard and row. A bad one's place is taken by another: all ranks stay in step."""
-        samples: list[Any] = []
-        read, decode = self._catalog.row, self._decode
-        for shard, row in places:
-            sample: Any
-            try:
-                sample = read(shard, row)
-            except DamagedShardError as error:
-                self._set_aside("damaged", shard, row, error)
-                sample = self._substitute(shard, row)
-            else:
-                if decode is not None:
-                    try:
-                        sample = decode(sample)
-                    except Exception as error:
-                        self._set_aside("undecodable", shard, row, error)
-                        sample = self._substitute(shard, row)
-            samples.append(sample)
-        return samples
 
     def _report_bad(self, place: Place) -> None:
         """At the end of a pass: what this process found in it."""
@@ -215,11 +210,12 @@ class ShardedDataset(IterableDataset[Any]):
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
             _LOG.warning("epoch %d is read out: %s set aside bad samples, %s", place.epoch, reader, reasons)
 
-    def _substitute(self, shard: int, row: int) -> Any:
+    def _instead(self, reason: str, shard: int, row: int, error: Exception) -> Any:
         """A sound sample in place of a bad one: the same for any world and batch size, another for each bad one."""
+        self._set_aside(reason, shard, row, error)
         for other, at in others(self._catalog.counts, shard, row):
             with suppress(DamagedShardError):
-                sample = self._catalog.row(other, at)
+                sample = self._catalog.reader(other)(at)
                 if self._decode is None:
                     return sample
                 with suppress(Exception):

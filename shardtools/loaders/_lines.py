@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shardtools.errors import ShardtoolsError, StorageError, UsageError
 from shardtools.loaders._cache import ShardCache
-from shardtools.loaders._catalog import make_room
+from shardtools.loaders._catalog import Read, make_room
 from shardtools.sources.jsonl import BOM, JSON_SPACE, TextFile
 from shardtools.storage import one_sentence
 
@@ -42,12 +42,16 @@ class ShardedJsonl:
     def name(self, shard: int) -> str:
         return self._files[shard].path
 
-    def row(self, shard: int, row: int) -> dict[str, Any]:
-        text = self._text(shard)
-        begin = int(self._offsets[shard][row])
-        end = text.find(b"\n", begin)
-        line = text[begin:] if end < 0 else text[begin:end]
-        return {"__key__": self._files[shard].key(begin), "json": (line if begin else line.removeprefix(BOM)).rstrip(b"\r")}
+    def reader(self, shard: int) -> Read:
+        text, offsets, key = self._text(shard), self._offsets[shard], self._files[shard].key
+
+        def read(row: int) -> dict[str, Any]:
+            begin = int(offsets[row])
+            end = text.find(b"\n", begin)
+            line = text[begin:] if end < 0 else text[begin:end]
+            return {"__key__": key(begin), "json": (line if begin else line.removeprefix(BOM)).rstrip(b"\r")}
+
+        return read
 
     def key(self, shard: int, row: int) -> str:
         return self._files[shard].key(int(self._offsets[shard][row]))

@@ -32,7 +32,7 @@ class MapDataset(Dataset[Any]):
         """
         shard, row = self._place(self.index_of(index) if isinstance(index, str) else operator.index(index))
         try:
-            sample = self._catalog.row(shard, row)
+            sample = self._catalog.reader(shard)(row)
         except DamagedShardError as damage:
             name = self._catalog.name(shard)
             raise BadSampleError(f"expected a sound sample {row:,} in {name}, got one with this fault: {damage}; restore it") from damage

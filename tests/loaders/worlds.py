@@ -36,9 +36,12 @@ class Numbers:
     def name(self, shard: int) -> str:
         return f"shard {shard}"
 
-    def row(self, shard: int, row: int) -> dict[str, Any]:
-        assert 0 <= row < self.counts[shard]
-        return {"__key__": f"{shard}/{row}"}
+    def reader(self, shard: int) -> Any:
+        def read(row: int) -> dict[str, Any]:
+            assert 0 <= row < self.counts[shard]
+            return {"__key__": f"{shard}/{row}"}
+
+        return read
 
     def key(self, shard: int, row: int) -> str:
         return f"{shard}/{row}"
