@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SOURCES := shardtools scripts tests
 
-.PHONY: help demo test test-slow check bench-peers clean distclean
+.PHONY: help demo demo-bench test test-slow check bench-peers clean distclean
 
 help:
 	@echo 'make demo         make sample data, pack it, verify it, look at it (core install, in $(VENV))'
+	@echo 'make demo-bench   bench the demo as small files, WDS and MDS (installs torch and the reference readers too)'
 	@echo 'make test         the fast tests (installs torch and the reference readers too)'
 	@echo 'make test-slow    the slow tests'
 	@echo 'make check        format, lint, types, make test'
@@ -28,9 +29,13 @@ $(VENV)/.core: $(VENV)/.created pyproject.toml
 	$(PIP) -e .
 	@touch $@
 
+$(VENV)/.train: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) -e '.[train]' -c constraints.txt
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.tests: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,train]' -c constraints.txt
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.core $(VENV)/.train
 
 demo: $(VENV)/.core
 	@rm -rf demo
@@ -56,6 +61,14 @@ demo: $(VENV)/.core
 	$(BIN)/shardtools inspect demo/images-wds --head 2
 	$(BIN)/shardtools inspect demo/docs-mds --head 2
 	@printf '\nDone. The shards are in demo/; `$(BIN)/shardtools --help` says what else there is.\n'
+
+demo/images-mds/shardtools.manifest:
+	$(MAKE) demo
+
+demo-bench: $(VENV)/.train demo/images-mds/shardtools.manifest
+	@printf '\n== The same 2,000 pairs as small files, by webdataset and by StreamingDataset, in turn; about two minutes\n'
+	$(BIN)/shardtools bench demo/images demo/images-wds demo/images-mds --blocks 6 --report demo/bench
+	@printf '\nThe report is demo/bench/bench.json.\n'
 
 test: $(VENV)/.tests
 	$(BIN)/python -m pytest -m 'not slow'

@@ -25,7 +25,7 @@ FLOORS = (
     {"__main__"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-PLAIN_PACKAGES = {"build", "loaders", "verify", "explore", "cli"}
+PLAIN_PACKAGES = {"build", "loaders", "verify", "bench", "explore", "cli"}
 """Their files are parts of one thing; the files of every other package are plug-ins, unaware of each other."""
 
 HOMES = {

@@ -33,22 +33,45 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     arguments = [sys.executable, "-m", *shlex.split(command)]
     return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+IS_BENCH = "shardtools bench "
+QUICKLY = " --blocks 1 --min-seconds 0.2"
+"""A measurement takes minutes, on purpose."""
+
+
 def test_every_command_runs_in_order(folder: Path) -> None:
-    assert len(COMMANDS) >= 6
-    for command in COMMANDS:
+    commands = [command for command in COMMANDS if not command.startswith(IS_BENCH)]
+    assert len(commands) >= 6
+    for command in commands:
         done = run(command, folder)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.train
+def test_every_measurement_runs(folder: Path) -> None:
+    for reader in ("webdataset", "streaming"):
+        pytest.importorskip(reader, reason="needs the extra train")
+    for command in COMMANDS:
+        if not command.startswith(IS_BENCH):
+            run(command, folder)
+    commands = [command for command in COMMANDS if command.startswith(IS_BENCH)]
+    assert len(commands) >= 4
+    for command in commands:
+        done = run(command + QUICKLY, folder)
+        is_gpu = "--gpu" in command  # the environment hides CUDA devices
+        assert done.returncode == (3 if is_gpu else 0), f"{command}\n{done.stdout}{done.stderr}"
+        assert ("expected a CUDA device for --gpu, got none" if is_gpu else "Proved: ") in done.stdout + done.stderr
+
+
+@pytest.mark.train
 def test_every_snippet_reads_all_samples(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in COMMANDS:
-        run(command, folder)
+        if not command.startswith(IS_BENCH):
+            run(command, folder)
     monkeypatch.chdir(folder)
     counts = []
     names: dict[str, object] = {"model": stand_in, "train": len}

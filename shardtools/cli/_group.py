@@ -18,6 +18,7 @@ from shardtools.errors import ShardtoolsError, UsageError
 _COMMANDS = {
     "pack": "Pack files or JSON lines into WDS or MDS shards.",
     "verify": "Prove that a dataset is whole and sound.",
+    "bench": "Measure small files against shards, up to the GPU.",
     "inspect": "Show what a dataset is and what is in it.",
     "extract": "Turn shards back into files.",
     "index": "Make index, manifest and sidecars again from sound shards.",
@@ -56,7 +57,7 @@ def _answer_version(ctx: click.Context, _: click.Parameter, value: bool) -> None
 def group() -> None:
     """Pack training data into shards, prove that nothing was lost or doubled.
 
-    Exit codes: 0 done, 1 verify found something, 2 wrong use, 3 failed at run time, 130 interrupted.
+    Exit codes: 0 done, 1 verify found something or bench missed a bound, 2 wrong use, 3 failed at run time, 130 interrupted.
     """
 
 

@@ -1,0 +1,1 @@
+"""Measurement: small files against shards, and what limits the loader."""

@@ -1,0 +1,28 @@
+"""What the names in a report mean; shipped with every report, since two tools that measure the same seldom mean the same by a word."""
+
+DEFINITIONS = {
+    "throughput": "samples/s: samples of the window over its wall time, the device's last work included",
+    "startup_iter_s": "s: the call iter(loader), in which workers are started",
+    "startup_first_batch_s": "s: from iter() returning to the first batch; never in means",
+    "startup_epoch2_s": "s: iter() and the first batch of a second epoch, after a complete small first one",
+    "teardown_s": "s: ending the iterator and joining its workers",
+    "data_wait_ms": "ms a step: host time blocked in next(); waiting, not loading",
+    "ipc_floor_ms": "ms a step: next() when a batch is known to lie ready",
+    "h2d_copy_ms": "ms a step: the copy to the device, by events on the copy's stream",
+    "h2d_exposed_ms": "ms a step: a step with the copy less a step with a batch that is on the device",
+    "compute_ms": "ms a step: forward, backward and optimizer on the device",
+    "gpu_starved_ms": "ms a step: from the end of one computation to the first work of the next on the device",
+    "F": "samples/s of the loop: loader, copy and consumer",
+    "L": "samples/s of the loader when nothing but a drain takes its batches",
+    "H": "samples/s of the consumer with one host batch, its copy included",
+    "G": "samples/s of the consumer with a batch that is on the device",
+    "au": "F over G: how busy the device is against never waiting",
+    "shares": "parts of a step's wall time: wait below 0.05 is fed, to 0.1 marginal, to 0.2 moderately, above highly data-bound",
+    "stages": "inside the workers, summed over them: wall, thread CPU and blocked (wall less CPU) seconds, bytes, times",
+    "cpu_util": "cores used by the trial's processes",
+    "read_amplification": "bytes fetched from the device over bytes of the samples that were delivered",
+    "cache": "page cache at the trial's begin: cold-full, cold-data, warm, or mixed, with the share of pages found resident",
+    "ratio": "of throughputs within one block, second side over first; the median over blocks",
+    "ci": "95 % interval of the ratio",
+    "p": "exact two-sided sign-flip test over blocks",
+}

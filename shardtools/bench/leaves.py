@@ -1,0 +1,119 @@
+"""The tensors of a batch, whatever holds them: found by path, mapped in place, and judged as the pinning thread sees them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor of a batch."""
+
+    path: str
+    """As Python would reach it from ``batch``: ``batch['image']``, ``batch[0].tokens``."""
+    tensor: torch.Tensor
+    is_reached: bool
+    """Whether ``DataLoader(pin_memory=True)`` finds it: through dicts, lists, tuples and objects with a ``pin_memory`` of their own.
+
+    Source: torch/utils/data/_utils/pin_memory.py, ``pin_memory``.
+    """
+
+
+def leaves(batch: Any) -> list[Leaf]:
+    """Every tensor, in order; those inside objects of the user's own types too."""
+    return list(_leaves(batch, "batch", True, frozenset()))
+
+
+def _leaves(value: Any, path: str, is_reached: bool, above: frozenset[int]) -> Iterator[Leaf]:
+    if isinstance(value, torch.Tensor):
+        yield Leaf(path, value, is_reached)
+        return
+    if id(value) in above:
+        return  # an object that holds itself
+    above |= {id(value)}
+    for step, inner in _inside(value):
+        yield from _leaves(inner, path + step, is_reached and not _hides(value), above)
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r}]", inner) for key, inner in value.items())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((f".{name}", getattr(value, name)) for name in value._fields)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        yield from ((f"[{i}]", inner) for i, inner in enumerate(value))
+    elif is_custom(value):
+        yield from ((f".{name}", inner) for name, inner in _attributes(value))
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    names = [*getattr(value, "__dict__", ())]
+    names += [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+    yield from ((name, getattr(value, name)) for name in names)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(name for name in slots if not name.startswith("__"))
+
+
+def is_custom(value: Any) -> bool:
+    """An object of a type that no collate of torch makes."""
+    if isinstance(value, torch.Tensor | Mapping | Sequence | int | float | complex | bytes | bytearray) or value is None:
+        return False
+    return bool(_slots(type(value)) or hasattr(value, "__dict__")) and not isinstance(value, type) and not callable(value)
+
+
+def _hides(value: Any) -> bool:
+    return is_custom(value) and not hasattr(value, "pin_memory")
+
+
+def hidden_types(batch: Any) -> dict[str, str]:
+    """Objects with tensors in them that pinning passes by, since their type has no ``pin_memory()``: path to type name."""
+    found = {leaf.path: leaf for leaf in leaves(batch) if not leaf.is_reached}
+    return {path: name for path, name in _hiding(batch, "batch", frozenset()) if any(leaf.startswith(path) for leaf in found)}
+
+
+def _hiding(value: Any, path: str, above: frozenset[int]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, torch.Tensor) or id(value) in above:
+        return
+    if _hides(value):
+        yield path, type(value).__name__
+        return
+    for step, inner in _inside(value):
+        yield from _hiding(inner, path + step, above | {id(value)})
+
+
+def mapped(batch: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same batch with ``function`` of each tensor. Objects of the user's own types go through their own ``to``, else stay as they are.
+
+    Named tuples, mappings and sequences keep their types where these can be made from their contents.
+    """
+    if isinstance(batch, torch.Tensor):
+        return function(batch)
+    if isinstance(batch, Mapping):
+        return {key: mapped(value, function) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(mapped(value, function) for value in batch))
+    if isinstance(batch, tuple):
+        return tuple(mapped(value, function) for value in batch)
+    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes | bytearray):
+        return [mapped(value, function) for value in batch]
+    return batch
+
+
+def moved(batch: Any, device: Any, non_blocking: bool) -> Any:
+    """The batch on another device; the user's own types by their own ``to``, which every training loop would call."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=non_blocking)
+    if isinstance(batch, Mapping):
+        return {key: moved(value, device, non_blocking) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, device, non_blocking) for value in batch))
+    if isinstance(batch, tuple):
+        return tuple(moved(value, device, non_blocking) for value in batch)
+    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes | bytearray):
+        return [moved(value, device, non_blocking) for value in batch]
+    return batch.to(device) if callable(getattr(batch, "to", None)) else batch

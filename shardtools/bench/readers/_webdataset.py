@@ -1,0 +1,96 @@
+"""Tars by the webdataset library: shards shuffled and split over workers, then samples mixed in a buffer."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlparse
+
+import webdataset
+
+from shardtools.bench.readers._stopwatch import Stopwatch, TimedFile, timed_parse
+from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
+from shardtools.bench.spec import Layout, Workload
+from shardtools.bench.timers import StageTimers
+from shardtools.datasets import Dataset, open_dataset
+from shardtools.errors import UsageError
+from shardtools.units import plural
+
+
+class Finish:
+    """A sample without what the library adds to it."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._finish = delivery.finish
+
+    def __call__(self, sample: dict[str, Any]) -> Any:
+        raw: RawSample = {name: value for name, value in sample.items() if name == KEY or not name.startswith("__")}
+        return self._finish(raw)
+
+
+class TimedOpen:
+    """In place of the library's own stage: local files, whose reads are counted."""
+
+    def __init__(self, storage: Stopwatch) -> None:
+        self._storage = storage
+
+    def __call__(self, urls: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for url in urls:
+            path = urlparse(url["url"]).path
+            file = open(path, "rb")  # noqa: SIM115 - the next stage closes it
+            yield {"url": url["url"], "stream": TimedFile(file, self._storage), "local_path": path}
+
+
+class TimedParse:
+    """Behind the library's parser."""
+
+    def __init__(self, timers: StageTimers, storage: Stopwatch) -> None:
+        self._timers = timers
+        self._storage = storage
+
+    def __call__(self, samples: Iterator[Any]) -> Iterator[Any]:
+        return timed_parse(iter(samples), self._timers, self._storage)
+
+
+def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
+    found = open_dataset(layout.uri)
+    urls = [_as_url(os.path.join(found.storage.uri, shard.name)) for shard in found.shards]
+    # Without a check for empty workers, which is no fault where shards are few.
+    dataset: Any = webdataset.WebDataset(
+        urls, shardshuffle=len(urls) if workload.shuffle else False, detshuffle=workload.shuffle, seed=workload.seed, empty_check=False
+    )
+    if delivery.timers is not None:
+        _time(dataset, delivery.timers)
+    if workload.shuffle and workload.shuffle_buffer > 0:
+        dataset = dataset.shuffle(workload.shuffle_buffer)
+    dataset = dataset.map(Finish(delivery))
+    kwargs = {"batch_size": workload.batch_size, "collate_fn": delivery.collate}
+    order = f"shards shuffled, a buffer of {plural(workload.shuffle_buffer, 'sample')}" if workload.shuffle else "shards in order"
+    return Side(dataset, kwargs, found.num_samples, order, _limits(found, workload, delivery.num_workers))
+
+
+def _time(dataset: Any, timers: StageTimers) -> None:
+    storage = Stopwatch()
+    stages = dataset.pipeline
+    at = next((i for i, stage in enumerate(stages) if isinstance(stage, webdataset.cache.StreamingOpen)), None)
+    if at is not None:  # else the library reads from a cache of its own, and storage counts as parsing
+        stages[at] = TimedOpen(storage)
+    dataset.append(TimedParse(timers, storage))
+
+
+def _limits(found: Dataset, workload: Workload, num_workers: int) -> list[str]:
+    limits, num_shards = [], len(found.shards)
+    if num_shards < num_workers:
+        limits.append(f"{plural(num_shards, 'shard')} can keep at most {num_shards} of {num_workers} workers busy")
+    elif num_workers and num_shards % num_workers:
+        limits.append(f"{plural(num_shards, 'shard')} cannot be shared equally by {num_workers} workers: some end before others")
+    if workload.shuffle:
+        buffered = workload.shuffle_buffer * max(1, num_workers)
+        limits.append(f"shuffles by shards and a buffer, which is less random than random access; holds {buffered:,} samples in memory")
+    return limits
+
+
+def _as_url(path: str) -> str:
+    """webdataset takes a path for a URL, and cuts it at these characters."""
+    if any(mark in path for mark in "#?;"):
+        raise UsageError(f"expected a path without #, ? and ;, which webdataset cuts it at, got {path}; rename or move it")
+    return path

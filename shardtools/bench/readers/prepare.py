@@ -1,0 +1,199 @@
+"""From stored fields to tensors and batches: one decode, one transform and one collate for all sides."""
+
+import importlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import torch
+from torch.utils.data import default_collate
+
+from shardtools import datasets
+from shardtools.bench.readers.side import KEY, RawSample
+from shardtools.bench.spec import Layout, Workload
+from shardtools.bench.timers import StageTimers
+from shardtools.errors import UsageError
+from shardtools.formats import IMAGE_MAGIC
+from shardtools.loaders.decoders import FieldDecoder
+
+Decode = Callable[[RawSample], Any]
+
+TOKEN_FIELDS = ("tokens", "tokens.npy")
+LENGTH_FIELDS = ("seq_lens", "seq_lens.npy")
+_MAGIC = (*IMAGE_MAGIC.values(), b"GIF8", b"II*\0", b"MM\0*")
+_RECORD_FIELD = "json"
+
+
+class Prepare:
+    """The ``finish`` of a measurement: decode, then transform."""
+
+    def __init__(self, layout: Layout, workload: Workload, timers: StageTimers | None) -> None:
+        self._decode = decoder_of(layout, workload)
+        self._transform = _transform_of(workload)
+        self._timers = timers
+
+    def __call__(self, raw: RawSample) -> Any:
+        timers = self._timers
+        if timers is None:
+            return self._transform(self._decode(raw))
+        with timers.stage("decode", payload_bytes(raw)):
+            decoded = self._decode(raw)
+        with timers.stage("transform"):
+            return self._transform(decoded)
+
+
+class Collate:
+    """Batches of tensors. ``none`` and ``text``: all bytes as one uint8 tensor, and int64 [B] of lengths; ``tokens``: int64 [B, T],
+    shorter rows padded with 0; others as torch's own ``default_collate`` has it.
+    """
+
+    def __init__(self, decode: str, timers: StageTimers | None) -> None:
+        self._collate = {"none": _joined, "text": _joined, "tokens": _rows}.get(decode, default_collate)
+        self._timers = timers
+
+    def __call__(self, samples: list[Any]) -> Any:
+        if self._timers is None:
+            return self._collate(samples)
+        with self._timers.stage("collate"):
+            return self._collate(samples)
+
+
+def payload_bytes(raw: RawSample) -> int:
+    """Of all fields of a sample."""
+    return sum(value.nbytes if isinstance(value, np.ndarray) else len(value) for name, value in raw.items() if name != KEY)
+
+
+def decoder_of(layout: Layout, workload: Workload) -> Decode:
+    """What a settled workload makes of raw samples of that layout. Raises UsageError for a function that is not there."""
+    if workload.decode == "rgb":
+        return decode_rgb
+    if workload.decode == "none":
+        return decode_bytes
+    if workload.decode == "text":
+        return partial(decode_text, path=tuple(workload.text_key.split(".")))
+    if workload.decode == "tokens":
+        return TokenDecoder(layout)
+    return partial(_by_user, function=named_function(workload.decode, "--decode"))
+
+
+def decode_rgb(raw: RawSample) -> Any:
+    """The sample's image, all its pixels read: ``PIL.Image`` in RGB, as torchvision's ImageFolder has it."""
+    from PIL import Image
+
+    return Image.open(io.BytesIO(image_of(raw))).convert("RGB")
+
+
+def decode_bytes(raw: RawSample) -> torch.Tensor:
+    """All fields, sorted by name, one behind the other: uint8 [n]."""
+    return _as_tensor(bytearray().join([raw[name] for name in sorted(raw) if name != KEY]))
+
+
+def decode_text(raw: RawSample, path: tuple[str, ...]) -> torch.Tensor:
+    """The text of a record in UTF-8: uint8 [n]."""
+    return _as_tensor(bytearray(text_of(raw, path)))
+
+
+class TokenDecoder:
+    """A row of tokens as int64 [T]."""
+
+    def __init__(self, layout: Layout) -> None:
+        encodings: Mapping[str, str] = {}
+        if layout.kind in ("wds", "mds"):
+            encodings = {field.name: field.encoding for field in datasets.open_dataset(layout.uri).fields}
+        self._fields = FieldDecoder(layout.kind, encodings, None)
+
+    def __call__(self, raw: RawSample) -> torch.Tensor:
+        return torch.from_numpy(self.array(raw, TOKEN_FIELDS).astype(np.int64))
+
+    def array(self, raw: RawSample, names: Sequence[str]) -> npt.NDArray[Any]:
+        """The field of the first of these names the row has."""
+        name = next((name for name in names if name in raw), None)
+        if name is None:
+            raise UsageError(f"expected rows of tokens with a field {names[0]!r}, got {', '.join(sorted(raw)) or 'nothing'}")
+        value = raw[name]
+        found: npt.NDArray[Any] = value if isinstance(value, np.ndarray) else self._fields({name: value})[name]
+        return found
+
+
+def image_of(raw: RawSample) -> Any:
+    """The first field, by name, that is an image. Raises ValueError where there is none."""
+    for name in sorted(raw):
+        if name != KEY and is_image(raw[name]):
+            return raw[name]
+    raise ValueError(f"expected an image in sample {raw[KEY]}, got the fields {', '.join(name for name in sorted(raw) if name != KEY)}")
+
+
+def is_image(value: Any) -> bool:
+    """By how the bytes begin."""
+    head = bytes(value[:12]) if isinstance(value, bytes | memoryview) else b""
+    return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:] == b"WEBP") or (head[:2] == b"BM" and head[6:10] == b"\0\0\0\0")
+
+
+def text_of(raw: RawSample, path: tuple[str, ...]) -> bytes:
+    """A field of that name, or what lies there in the record, or a text file. Raises ValueError where there is none."""
+    name = ".".join(path)
+    for field in (name, f"{name}.txt", "txt"):
+        if field in raw:
+            return bytes(raw[field])
+    value: Any = orjson.loads(raw[_RECORD_FIELD]) if _RECORD_FIELD in raw else None
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, str):
+        raise ValueError(f"expected text under {name!r} in sample {raw[KEY]}, got {type(value).__name__}; choose with --text-key")
+    return value.encode()
+
+
+def named_function(text: str, flag: str) -> Callable[[Any], Any]:
+    """What ``pkg.mod:name`` names. Raises UsageError."""
+    module_name, _, name = text.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), name]):
+        raise UsageError(f"expected {flag} as pkg.mod:function, got {text!r}")
+    try:
+        found = getattr(importlib.import_module(module_name), name, None)
+    except Exception as error:
+        raise UsageError(f"expected to import {module_name} for {flag}, got {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"expected a function {name} in {module_name} for {flag}, got {'none' if found is None else type(found).__name__}")
+    function: Callable[[Any], Any] = found
+    return function
+
+
+def _transform_of(workload: Workload) -> Callable[[Any], Any]:
+    if workload.transform is not None:
+        return named_function(workload.transform, "--transform")
+    return partial(_resized, side=workload.image_side) if workload.decode == "rgb" else _as_it_is
+
+
+def _resized(image: Any, side: int) -> torch.Tensor:
+    """[3, side, side] uint8, bilinear."""
+    from PIL import Image
+
+    pixels = np.array(image.resize((side, side), Image.Resampling.BILINEAR))
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+def _as_it_is(decoded: Any) -> Any:
+    return decoded
+
+
+def _by_user(raw: RawSample, function: Callable[[Any], Any]) -> Any:
+    return function({name: value for name, value in raw.items() if name != KEY})
+
+
+def _as_tensor(data: bytearray) -> torch.Tensor:
+    return torch.from_numpy(np.frombuffer(data, np.uint8))
+
+
+def _joined(samples: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.cat(samples), torch.tensor([len(sample) for sample in samples])
+
+
+def _rows(samples: list[torch.Tensor]) -> torch.Tensor:
+    if len({len(sample) for sample in samples}) > 1:
+        return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)
+    stacked: torch.Tensor = default_collate(samples)
+    return stacked

@@ -1,0 +1,56 @@
+"""The shared memory of StreamingDataset, whose names are of the whole host: told apart by process, and freed.
+
+Source: mosaicml-streaming 0.13, ``base/shared/prefix.py`` and ``base/constant.py``.
+"""
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from multiprocessing import shared_memory
+
+_NAMES = (
+    "locals",
+    "barrier",
+    "next_epoch",
+    "cache_usage",
+    "shard_states",
+    "shard_access_times",
+    "resume",
+    "epoch_shape",
+    "epoch_data",
+)
+_LOCKS = ("barrier_filelock", "cache_filelock")
+_FIRST = 10_000_000
+_NUMBERS = 16
+"""How many datasets one process may open in turn."""
+
+
+def keep_shared_memory_apart() -> None:
+    """Let StreamingDataset begin its names at numbers of this process alone: the first free one is a race between jobs of a host."""
+    prefix = sys.modules["streaming.base.shared.prefix"]
+    numbers = _numbers(os.getpid())
+    vars(prefix)["_each_prefix_int"] = lambda: iter(numbers)
+
+
+def free_shared_memory(pid: int, folder: str | None = None) -> int:
+    """Removes what a process of that id, and nobody else, left of StreamingDataset; also where it was killed.
+
+    ``folder`` is the one it had for temporary files. Returns how many blocks were there.
+    """
+    num_freed = 0
+    for number in _numbers(pid):
+        for name in _NAMES:
+            with suppress(FileNotFoundError):
+                block = shared_memory.SharedMemory(f"{number:06}_{name}")
+                block.close()
+                block.unlink()
+                num_freed += 1
+        for name in _LOCKS:
+            with suppress(OSError):
+                os.unlink(os.path.join(tempfile.gettempdir() if folder is None else folder, f"{number:06}_{name}"))
+    return num_freed
+
+
+def _numbers(pid: int) -> range:
+    return range(_FIRST + pid * _NUMBERS, _FIRST + (pid + 1) * _NUMBERS)

@@ -1,0 +1,164 @@
+"""``bench`` as it is typed: a report that keeps its schema, bounds that fail, faults in one sentence; stops figures nobody can trust."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra train")
+pytest.importorskip("webdataset", reason="needs the extra train")
+
+pytestmark = pytest.mark.train
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "shardtools"]
+QUICK = ["--blocks", "2", "--min-seconds", "0.5", "--num-workers", "1", "--batch-size", "16"]
+SCHEMA = json.loads((ROOT / "shardtools/bench/schema.json").read_text())
+
+
+def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([*COMMAND, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 300 pairs as files and as shards, and shards that hold one pair less."""
+    folder = tmp_path_factory.mktemp("bench")
+    script = [sys.executable, str(ROOT / "scripts/make_sample_data.py"), str(folder), "--pairs", "300"]
+    subprocess.run([*script, "--records", "20", "--chats", "1"], check=True, capture_output=True)
+    assert run("pack", "images", "wds", "--to", "wds", cwd=folder).returncode == 0
+    fewer = folder / "fewer"
+    (folder / "images").rename(fewer)
+    first = sorted(fewer.rglob("*.jpg"))[0]
+    kept = {path: path.read_bytes() for path in (first, first.with_suffix(".json"))}
+    for path in kept:
+        path.unlink()
+    assert run("pack", "fewer", "less", "--to", "wds", cwd=folder).returncode == 0
+    for path, content in kept.items():
+        path.write_bytes(content)
+    fewer.rename(folder / "images")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(data: Path) -> subprocess.CompletedProcess[str]:
+    return run("bench", "images", "wds", *QUICK, "--step-ms", "2", "--report", "report", "--require-ratio", "1000", cwd=data)
+
+
+@pytest.fixture(scope="module")
+def report(data: Path, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads((data / "report/bench.json").read_text())
+    return found
+
+
+def test_the_report_keeps_the_schema_that_is_shipped(report: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    broken = {**report, "comparisons": [{**report["comparisons"][0], "p": 2}]}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate(broken)
+
+
+def test_both_sides_run_in_every_block_and_delivered_the_same(report: dict[str, Any]) -> None:
+    rows = [(trial["block"], trial["side"], trial["spec"]["mode"], trial["status"]) for trial in report["trials"]]
+    blocks = [(block, side, "throughput", "ok") for block in (0, 1) for side in (0, 1)]
+    assert sorted(rows[:4]) == blocks
+    assert rows[4:] == [(None, 0, "timeline", "ok"), (None, 1, "timeline", "ok")]
+    assert (report["workload"]["n_samples"], report["workload"]["decode"]) == (300, "rgb")
+    assert [side["name"] for side in report["sides"]] == ["files by torch", "wds by webdataset"]
+    proofs = report["workload"]["proofs"]
+    assert [(proof["num_delivered"], proof["num_repeated"], proof["whole"]) for proof in proofs] == [(300, 0, True)] * 2
+    (compared,) = report["comparisons"]
+    assert (compared["a"], compared["b"], compared["n"]) == ("files by torch", "wds by webdataset", 2)
+    rates = [{trial["block"]: trial["found"]["throughput"] for trial in report["trials"][:4] if trial["side"] == side} for side in (0, 1)]
+    product = rates[1][0] / rates[0][0] * rates[1][1] / rates[0][1]
+    assert compared["ratio"] == pytest.approx(product**0.5)
+
+
+def test_a_batch_is_what_was_asked_for(report: dict[str, Any]) -> None:
+    for trial in report["trials"]:
+        assert trial["found"]["batch"]["bytes"] == 16 * 3 * 224 * 224
+        assert trial["found"]["batch"]["samples"] == 16
+
+
+def test_every_trial_began_cold_and_it_is_proved(report: dict[str, Any]) -> None:
+    for trial in report["trials"]:
+        cache = trial["cache"]
+        if cache["resident_before"] is None:
+            assert cache["label"] == "unknown" and cache["not_measured"]
+        elif cache["label"] != "warm":  # as on a file system in memory
+            assert cache["resident_before"] <= 0.01
+            assert cache["resident_after"] > 0.5
+
+
+def nulls(value: Any, path: str = "") -> list[str]:
+    """The names of everything that is None."""
+    if isinstance(value, dict):
+        return [name for key, part in value.items() for name in nulls(part, f"{path}.{key}" if path else str(key))]
+    if isinstance(value, list):
+        return [name for part in value for name in nulls(part, path)]
+    return [path] if value is None else []
+
+
+def test_every_null_has_a_reason(report: dict[str, Any]) -> None:
+    for trial in report["trials"]:
+        named = " ".join(entry["metric"] for entry in trial["not_measured"])
+        unexplained = [name for name in nulls(trial["found"]) + nulls(trial["watched"]) if name.rpartition(".")[2] not in named]
+        assert [name for name in unexplained if not name.startswith("pinning.")] == []
+    named = " ".join(entry["metric"] for entry in report["not_measured"])
+    for name in ("ceilings", "verdict", "recommendation"):
+        assert report[name] is None and name in named
+    for name in nulls(report["environment"]):
+        assert name.split(".")[-1] in named or name.split(".")[0] in named, name
+
+
+def test_a_bound_that_is_missed_is_code_1_and_a_sentence(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> None:
+    assert done.returncode == 1
+    low = report["comparisons"][0]["ci"][0]
+    assert f"expected the second side 1000 times as fast as the first, got surely {low:.2f} times" in done.stderr
+
+
+def test_the_text_fits_a_terminal_and_says_what_was_found(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> None:
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "shardtools bench   images  vs  wds   (300 samples)"
+    assert any(line.startswith("files by torch") for line in lines) and any(line.startswith("wds by webdataset") for line in lines)
+    text = " ".join(lines)
+    assert report["comparisons"][0]["sentence"] in text
+    assert "the same 300 samples, each delivered once" in text
+    assert "no accelerator used" in text
+
+
+def test_nothing_is_left_behind(data: Path, report: dict[str, Any]) -> None:
+    assert all(trial["leftovers"] == [] for trial in report["trials"])
+    assert sorted(path.name for path in data.iterdir()) == ["chats.jsonl", "docs.jsonl", "images", "less", "report", "tokenizer", "wds"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["images", "wds", "--gpu"], 3, "expected a CUDA device for --gpu, got none"),
+        (["images", "wds", "--gpu", "--device", "cpu"], 2, "expected one of --gpu and --device cpu, got both"),
+        (["images", "less"], 2, "expected the same samples on both sides"),
+        (["images", "wds", "--reader", "torchvision"], 2, "expected a reader as one of torch, webdataset, streaming, shardtools"),
+        (["images", "nowhere"], 2, "nowhere"),
+        (["images", "wds", "--cache", "cold-full"], 2, "expected --allow-drop-caches with --cache cold-full"),
+        (["images", "wds", "--consumer", "sim"], 2, "expected --step-ms with --consumer sim"),
+        (["images", "wds", "--transform", "no.such:function"], 2, "no.such"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_faults_of_a_user_are_one_sentence(data: Path, arguments: list[str], code: int, sentence: str) -> None:
+    ended = run("bench", *arguments, *QUICK, cwd=data)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == ""
+    (error,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert sentence in error
+    assert "Traceback" not in ended.stderr
