@@ -45,7 +45,7 @@ def report_of(
     request, (ledger, noise) = measured.request, machine
     for side, _, _, _, result in measured.trials:
         _amplify(result, proofs[side])
-    sides = [_side(measured, side) for side in range(len(measured.layouts))]
+    sides = [_side(measured, side, proof) for side, proof in enumerate(proofs)]
     missing = [*ledger.pop("not_measured"), *(entry.as_json() for entry in noise.not_measured), *_later(), *_of_sides(sides)]
     data: dict[str, Any] = {
         "schema": SCHEMA,
@@ -74,7 +74,7 @@ def report_of(
     return data
 
 
-def _side(measured: Measured, side: int) -> dict[str, Any]:
+def _side(measured: Measured, side: int, proof: Proof) -> dict[str, Any]:
     """One line of the table: medians over its trials; shares and stages of the timeline."""
     layout, results = measured.layouts[side], measured.of(side, is_timeline=False)
     timelines = measured.of(side, is_timeline=True)
@@ -90,6 +90,7 @@ def _side(measured: Measured, side: int) -> dict[str, Any]:
         "throughput": statistics.median(rates) if rates else None,
         "least": min(rates, default=None),
         "most": max(rates, default=None),
+        "tokens_per_s": statistics.median(rates) * proof.num_tokens / proof.num_delivered if rates and proof.num_tokens else None,
         "payload_MBps": statistics.median(rates) * statistics.median(payload) / 1e6 if rates else None,
         "au": _median(results, "au"),
         "wait_share": (found.get("shares") or {}).get("wait"),
@@ -190,7 +191,17 @@ def _notes(measured: Measured, data: dict[str, Any]) -> list[str]:
         results = [result for of, _, _, _, result in measured.trials if of == number]
         notes += [f"{side['name']}: {text}" for result in results for text in _told(result)]
         notes += [f"{side['name']}: {text}" for text in _windows([result.found["window"] for result in results if result.status == "ok"])]
-    return list(dict.fromkeys(note.rstrip(".") for note in notes))
+    return list(dict.fromkeys(note.rstrip(".") for note in [*notes, *_uneven(measured, data["sides"])]))
+
+
+def _uneven(measured: Measured, sides: Sequence[dict[str, Any]]) -> list[str]:
+    """A side that read its data again had it in memory; beside one that did not, it looks too fast."""
+    is_looped = [any(result.found["window"]["is_looped"] for result in measured.of(side, is_timeline=False)) for side in range(len(sides))]
+    return [
+        f"{sides[one]['name']} and {sides[other]['name']}: only one read its data again, from memory; give more samples or --cache warm"
+        for one, other, _ in measured.comparisons
+        if is_looped[one] != is_looped[other]
+    ]
 
 
 def _told(result: TrialResult) -> list[str]:
@@ -201,9 +212,10 @@ def _told(result: TrialResult) -> list[str]:
 
 def _windows(windows: Sequence[dict[str, Any]]) -> list[str]:
     """How often windows were not what they should be, instead of a sentence for each."""
+    looped = sum(window["is_looped"] for window in windows)
     counts = {
         "the data ended before the window was long enough": sum(window["is_short"] and not window["is_looped"] for window in windows),
-        "the data was read again to fill the window, so most of it was in memory": sum(window["is_looped"] for window in windows),
+        "the data was read again to fill the window, so most of it was in memory": looped,
         "the rate changed by more than 5 % within the window": sum(abs(window["drift"] or 0.0) > _STEADY for window in windows),
     }
     return [f"in {count} of {len(windows)} trials {what}" for what, count in counts.items() if count]

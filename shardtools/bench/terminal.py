@@ -71,6 +71,9 @@ def _sentences(data: Json) -> Iterator[str]:
     if first is not None and not first["is_clear"] and first["ci"] is not None:
         yield "Shards do not help here, as far as this can tell: local disks and a warm cache often serve small files as well."
     for side in data["sides"]:
+        if side["tokens_per_s"] is not None:
+            yield f"{side['name']}: {side['tokens_per_s']:,.0f} tokens/s, padding not counted."
+    for side in data["sides"]:
         stages = side["stages"]
         if stages:
             shown = ", ".join(f"{name} {_percent(share)}" for name, share in stages[:_STAGES_SHOWN] if share >= 0.01)
