@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from shardtools.errors import BadSampleError, DamagedShardError, UsageError
 from shardtools.loaders._catalog import Catalog
 from shardtools.loaders._map import MapDataset
+from shardtools.loaders._memory import keep_freed_memory
 from shardtools.loaders._options import LoaderOptions
 from shardtools.loaders._order import Order
 from shardtools.loaders._shared import Shared
@@ -74,6 +75,8 @@ class ShardedDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         index, num_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        if worker is not None:
+            keep_freed_memory()
         epoch, start, skip, is_again = self._shared.begin()
         if is_again and self._seed is not None and index == 0:
             _LOG.warning("epoch %d is read again, in the same order; set_epoch before each pass shuffles anew", epoch)
