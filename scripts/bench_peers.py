@@ -4,7 +4,7 @@ Every side is a fresh process, start-up included. A round runs every side of a c
 warms the page cache and shows that all sides stored the same samples. Before each run the destination is removed and
 ``sync`` waits until the last run's bytes are on disk. Medians over rounds, with the least and the greatest.
 
-Takes about 45 minutes and 22 GB of disk, most of it for a million small files and for the shards to verify.
+Takes about an hour and 24 GB of disk, most of it for a million small files and for the shards to verify.
 """
 
 import argparse

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shardtools.bench.counters.device import Roots, device_under, mount_under
+from shardtools.bench.counters.device import Roots, device_under, is_memory, mount_under
 from shardtools.bench.not_measured import Unknown
 from shardtools.bench.page_cache import PageCache, Residency
 from shardtools.bench.spec import CacheState, Kind
@@ -140,6 +140,6 @@ def _warm_label(before: Residency) -> tuple[CacheLabel, str]:
 
 def _is_memory(path: str, roots: Roots) -> bool:
     try:
-        return mount_under(path, roots).fs in ("tmpfs", "ramfs", "hugetlbfs")
+        return is_memory(mount_under(path, roots))
     except Unknown:
         return False

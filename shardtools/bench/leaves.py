@@ -72,8 +72,8 @@ def _hides(value: Any) -> bool:
 
 def hidden_types(batch: Any) -> dict[str, str]:
     """Objects with tensors in them that pinning passes by, since their type has no ``pin_memory()``: path to type name."""
-    found = {leaf.path: leaf for leaf in leaves(batch) if not leaf.is_reached}
-    return {path: name for path, name in _hiding(batch, "batch", frozenset()) if any(leaf.startswith(path) for leaf in found)}
+    passed_by = [leaf.path for leaf in leaves(batch) if not leaf.is_reached]
+    return {path: name for path, name in _hiding(batch, "batch", frozenset()) if any(leaf.startswith(path) for leaf in passed_by)}
 
 
 def _hiding(value: Any, path: str, above: frozenset[int]) -> Iterator[tuple[str, str]]:
@@ -86,34 +86,27 @@ def _hiding(value: Any, path: str, above: frozenset[int]) -> Iterator[tuple[str,
         yield from _hiding(inner, path + step, above | {id(value)})
 
 
-def mapped(batch: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The same batch with ``function`` of each tensor. Objects of the user's own types go through their own ``to``, else stay as they are.
+def mapped(batch: Any, function: Callable[[torch.Tensor], torch.Tensor], of_other: Callable[[Any], Any] = lambda value: value) -> Any:
+    """The same batch with ``function`` of each tensor and ``of_other`` of everything else that is no container.
 
-    Named tuples, mappings and sequences keep their types where these can be made from their contents.
+    Mappings become dicts, tuples with names keep their type, other tuples become tuples and other sequences lists.
     """
     if isinstance(batch, torch.Tensor):
         return function(batch)
     if isinstance(batch, Mapping):
-        return {key: mapped(value, function) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(mapped(value, function) for value in batch))
-    if isinstance(batch, tuple):
-        return tuple(mapped(value, function) for value in batch)
+        return {key: mapped(value, function, of_other) for key, value in batch.items()}
     if isinstance(batch, Sequence) and not isinstance(batch, str | bytes | bytearray):
-        return [mapped(value, function) for value in batch]
-    return batch
+        values = [mapped(value, function, of_other) for value in batch]
+        if not isinstance(batch, tuple):
+            return values
+        return type(batch)(*values) if hasattr(batch, "_fields") else tuple(values)
+    return of_other(batch)
 
 
 def moved(batch: Any, device: Any, non_blocking: bool) -> Any:
     """The batch on another device; the user's own types by their own ``to``, which every training loop would call."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=non_blocking)
-    if isinstance(batch, Mapping):
-        return {key: moved(value, device, non_blocking) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(value, device, non_blocking) for value in batch))
-    if isinstance(batch, tuple):
-        return tuple(moved(value, device, non_blocking) for value in batch)
-    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes | bytearray):
-        return [moved(value, device, non_blocking) for value in batch]
-    return batch.to(device) if callable(getattr(batch, "to", None)) else batch
+
+    def by_itself(value: Any) -> Any:
+        return value.to(device) if callable(getattr(value, "to", None)) else value
+
+    return mapped(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking), by_itself)

@@ -109,6 +109,8 @@ class _Bench:
         result = run_trial(spec, prepare)
         if result.status == "refused" and result.message.startswith(_WRONG_USE):
             raise UsageError(result.message.removeprefix(_WRONG_USE))
+        if result.status == "error" and not self.rates(side):
+            raise ShardtoolsError(f"expected to read {layout.uri} ({layout.name}), but its first trial ended so: {result.message}")
         after = self.sides[side].pages.residency() if self.sides[side].pages.files else None
         cache = proof[0].as_json(after) if proof else {"wanted": request.cache, "label": "unknown", "why": result.message, "caveats": []}
         self.trials.append(Trial(side, block, place, cache, result))

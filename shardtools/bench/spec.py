@@ -11,7 +11,7 @@ ReaderName = Literal["torch", "webdataset", "streaming", "shardtools"]
 Mode = Literal["throughput", "timeline", "isolation"]
 CacheState = Literal["cold-full", "cold-data", "warm"]
 ConsumerKind = Literal["none", "sim", "model"]
-Device = Literal["cpu", "cuda", "sim"]
+DeviceName = Literal["cpu", "cuda", "sim"]
 Copy = Literal["blocking", "async", "prefetch-stream"]
 
 
@@ -80,7 +80,7 @@ class Consumer:
     """CPU time the host spends to launch a step, of ``sim``."""
     model: str | None = None
     """``pkg.mod:factory``; None: a small ResNet for images, a small transformer for tokens."""
-    device: Device = "cpu"
+    device: DeviceName = "cpu"
     copy: Copy = "blocking"
     """Host to device."""
 

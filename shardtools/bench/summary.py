@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardtools import __version__
+from shardtools.bench.answers import answer
 from shardtools.bench.definitions import DEFINITIONS
 from shardtools.bench.equality import Proof
 from shardtools.bench.noise import Noise
@@ -61,9 +62,7 @@ def report_of(
         "definitions": DEFINITIONS,
         "sides": sides,
         "trials": [_trial(number, row) for number, row in enumerate(measured.trials)],
-        "comparisons": [
-            {"a": sides[one]["name"], "b": sides[other]["name"], **compared.as_json()} for one, other, compared in measured.comparisons
-        ],
+        "comparisons": [_compared(sides[one], sides[other], compared) for one, other, compared in measured.comparisons],
         "ablation": [],
         "ceilings": None,
         "verdict": None,
@@ -72,6 +71,12 @@ def report_of(
     data["notes"] = _notes(measured, data)
     data["not_measured"] = _unique(missing)
     return data
+
+
+def _compared(one: dict[str, Any], other: dict[str, Any], compared: Comparison) -> dict[str, Any]:
+    is_of_shards = one["kind"] in ("files", "jsonl") and other["kind"] in ("wds", "mds")
+    words = {"a": one["name"], "b": other["name"], "answer": answer(one["name"], other["name"], compared, is_of_shards)}
+    return {**words, **compared.as_json()}
 
 
 def _side(measured: Measured, side: int, proof: Proof) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def _side(measured: Measured, side: int, proof: Proof) -> dict[str, Any]:
         "tokens_per_s": statistics.median(rates) * proof.num_tokens / proof.num_delivered if rates and proof.num_tokens else None,
         "payload_MBps": statistics.median(rates) * statistics.median(payload) / 1e6 if rates else None,
         "au": _median(results, "au"),
-        "wait_share": (found.get("shares") or {}).get("wait"),
+        "wait_share": _wait_share(found),
         "first_batch_s": statistics.median([_first_batch_s(result) for result in results]) if results else None,
         "read_amplification": _median(results, "read_amplification"),
         "stages": _stage_shares(found.get("stages")),
@@ -125,6 +130,12 @@ def _name(measured: Measured, side: int) -> str:
 def _median(results: Sequence[TrialResult], name: str) -> float | None:
     values = [result.found[name] for result in results if result.found.get(name) is not None]
     return statistics.median(values) if values else None
+
+
+def _wait_share(found: dict[str, Any]) -> float | None:
+    """Of the timeline; between two passes over the data the loop waits, too."""
+    wait, window = (found.get("shares") or {}).get("wait"), found.get("window")
+    return None if wait is None or window is None else min(1.0, wait + window["restart_s"] / window["wall_s"])
 
 
 def _first_batch_s(result: TrialResult) -> float:

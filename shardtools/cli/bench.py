@@ -80,8 +80,10 @@ class ConsumerWords:
             raise UsageError("expected one of --gpu and --device cpu, got both; leave one out")
         device = "cuda" if self.gpu else self.device or "cpu"
         kind = self.consumer or ("model" if device == "cuda" or self.model else "sim" if self.step_ms else "none")
-        if (kind == "sim") != (self.step_ms is not None):
-            raise UsageError(f"expected --step-ms with --consumer sim and only there, got --consumer {kind}; give both or neither")
+        if kind == "sim" and self.step_ms is None:
+            raise UsageError("expected --step-ms X with --consumer sim, got none; say how long a step takes")
+        if kind != "sim" and self.step_ms is not None:
+            raise UsageError(f"expected --step-ms only for a simulated step, got it with --consumer {kind}; leave one out")
         if self.model and kind != "model":
             raise UsageError(f"expected --consumer model with --model, got --consumer {kind}; leave one out")
         return Consumer(kind, self.step_ms or 0.0, self.launch_cpu_ms, self.model, device, self.copy)  # type: ignore[arg-type]
@@ -114,7 +116,7 @@ class MeasureWords:
     option("--reader", multiple=True, metavar="NAMES", help="torch,webdataset,streaming,shardtools. [default: by the format]"),
     option("--batch-size", type=click.IntRange(1), default=64, metavar="B", help="Samples of a batch. [default: 64]"),
     option("--decode", default="auto", metavar="NAME", help="auto, rgb, tokens, none or PKG.MOD:FN. [default: auto]"),
-    option("--transform", metavar="PKG.MOD:FN", help="What is done with a decoded sample. [default: images to 224 x 224]"),
+    option("--transform", metavar="PKG.MOD:FN", help="What is done with a decoded image. [default: 224 x 224]"),
     option("--order", type=click.Choice(["shuffled", "sequential"]), default="shuffled", help="As training reads. [default: shuffled]"),
     option("--seed", type=click.IntRange(0), default=0, metavar="S", help="Of the order of samples and of trials. [default: 0]"),
     option("--tokenizer", metavar="FILE|DIR", help="Of JSON lines that are tokenized as they are read."),
@@ -138,7 +140,7 @@ class MeasureWords:
     option("--gpu", is_flag=True, help="Copy to a CUDA device and train on it."),
     option("--device", type=click.Choice(["cpu", "cuda"]), help="Where batches go. [default: cpu]"),
     option("--consumer", type=click.Choice(["none", "sim", "model"]), help="Drain, wait for --step-ms, or train. [default: by device]"),
-    option("--step-ms", type=click.FloatRange(0, min_open=True), metavar="X", help="Of a simulated step."),
+    option("--step-ms", type=click.FloatRange(0, min_open=True), metavar="X", help="Of a simulated step, --consumer sim."),
     option("--launch-cpu-ms", type=click.FloatRange(0), default=0.0, metavar="X", help="CPU time to launch a step. [default: 0]"),
     option("--model", metavar="PKG.MOD:FACTORY", help="Your training step. [default: a small ResNet or transformer]"),
     option(
@@ -166,8 +168,13 @@ def command(uris: tuple[str, ...], data: DataWords, loader: LoaderWords, consume
     """Read the same samples from SRC and DST, in turn, and tell how fast each is and how sure that is.
 
     Small files, JSON lines, WDS and MDS shards; with one argument that one alone. Each trial is a process of its own, begun with the
-    same state of the page cache, which is proved. Exit code 1 when a required bound is missed.
+    same state of the page cache, which is proved. Two sides take one to three minutes. Exit code 1 when a required bound is missed,
+    3 when a side cannot be read. PKG.MOD is found in the current folder or on PYTHONPATH; docs/bench.md has an example of each.
     """
+    if measure.require_ratio is not None and (measure.blocks == 1 or len(uris) < 2):
+        raise UsageError(
+            "expected two sides and two blocks or more with --require-ratio, since one trial of each has no interval, got less"
+        )
     plan = BlockPlan(data.seed) if measure.blocks is None else BlockPlan.fixed(measure.blocks, data.seed)
     request = BenchRequest(
         uris,

@@ -134,7 +134,7 @@ def test_six_blocks_alone_are_not_enough_where_trials_are_outliers() -> None:
     assert quiet.right_way >= 0.99
 
 
-def recorded_sets() -> dict[str, list[list[float]]]:
+def _read() -> dict[str, list[list[float]]]:
     found = {}
     for file in sorted(RECORDED.glob("*.json")):
         for name, blocks in json.loads(file.read_text("utf-8"))["blocks"].items():
@@ -142,7 +142,8 @@ def recorded_sets() -> dict[str, list[list[float]]]:
     return found
 
 
-SAME = [name for name in recorded_sets() if name.endswith("_aa")]
+SETS = _read()
+SAME = [name for name in SETS if name.endswith("_aa")]
 """A side against itself."""
 BUSY = [name for name in SAME if name.startswith(("busy", "busier"))]
 """Recorded while other programs took both processors by turns: sides of a block differ by up to a factor of two, and no rule finds 1.3
@@ -151,7 +152,7 @@ in twelve of them every time."""
 
 @pytest.mark.parametrize("name", SAME)
 def test_recorded_trials_of_a_side_against_itself_show_no_clear_difference(name: str) -> None:
-    got = tally(lambda plan, ratio: recorded(recorded_sets()[name], plan, ratio), 1.0)
+    got = tally(lambda plan, ratio: recorded(SETS[name], plan, ratio), 1.0)
     assert got.unclear >= 0.95
     assert got.covered >= 0.90
 
@@ -159,7 +160,7 @@ def test_recorded_trials_of_a_side_against_itself_show_no_clear_difference(name:
 @pytest.mark.parametrize("true_ratio", [1 / 1.3, 1.3])
 @pytest.mark.parametrize("name", [name for name in SAME if name not in BUSY])
 def test_a_planted_slow_down_of_1_3_is_found_in_recorded_trials(name: str, true_ratio: float) -> None:
-    got = tally(lambda plan, ratio: recorded(recorded_sets()[name], plan, ratio), true_ratio)
+    got = tally(lambda plan, ratio: recorded(SETS[name], plan, ratio), true_ratio)
     assert got.right_way >= 0.95
     assert got.wrong_way == 0
     assert got.covered >= 0.90
@@ -167,7 +168,7 @@ def test_a_planted_slow_down_of_1_3_is_found_in_recorded_trials(name: str, true_
 
 @pytest.mark.parametrize("name", BUSY)
 def test_on_a_host_too_busy_to_tell_nothing_false_is_told(name: str) -> None:
-    got = tally(lambda plan, ratio: recorded(recorded_sets()[name], plan, ratio), 1 / 1.3)
+    got = tally(lambda plan, ratio: recorded(SETS[name], plan, ratio), 1 / 1.3)
     assert got.wrong_way == 0
     assert got.covered >= 0.90
 
@@ -175,7 +176,7 @@ def test_on_a_host_too_busy_to_tell_nothing_false_is_told(name: str) -> None:
 @pytest.mark.parametrize(("name", "is_found"), [("shared", True), ("busy", True), ("busier", False)])
 def test_the_slow_down_that_was_really_planted_is_told_as_far_as_the_blocks_that_ran_carry_it(name: str, is_found: bool) -> None:
     """The second side burnt 0.3 of each sample's time."""
-    blocks = [(first, second) for first, second in recorded_sets()[f"{name} decode_burn_0.3"]]
+    blocks = [(first, second) for first, second in SETS[f"{name} decode_burn_0.3"]]
     found = replay(BlockPlan(0), lambda block: blocks[block])
     assert (found.is_clear, found.ratio < 1) == (is_found, True)
     assert found.ci and found.ci[0] < 1 / 1.3 < found.ci[1]
@@ -183,5 +184,5 @@ def test_the_slow_down_that_was_really_planted_is_told_as_far_as_the_blocks_that
 
 @pytest.mark.parametrize("name", SAME)
 def test_the_blocks_of_a_side_against_itself_as_they_ran_show_no_clear_difference(name: str) -> None:
-    blocks = [(first, second) for first, second in recorded_sets()[name]]
+    blocks = [(first, second) for first, second in SETS[name]]
     assert not replay(BlockPlan(0), lambda block: blocks[block]).is_clear

@@ -63,15 +63,10 @@ def test_the_ratio_is_the_median_and_the_mean_is_told_beside_it() -> None:
 def exact_quantile(values: Sequence[float], share: Fraction) -> tuple[float, float]:
     """Of the medians of all n^n resamples, the values around that quantile: 0.2 % below and above it, since 10,000 draws only estimate."""
     n = len(values)
-    ordered = sorted(values)
     weight: Counter[float] = Counter()
-    for counts in itertools.product(range(n + 1), repeat=n - 1):
-        rest = n - sum(counts)
-        if rest < 0:
-            continue
-        drawn = [value for value, times in zip(ordered, (*counts, rest), strict=True) for _ in range(times)]
+    for drawn in itertools.combinations_with_replacement(sorted(values), n):
         ways = math.factorial(n)
-        for times in (*counts, rest):
+        for times in Counter(drawn).values():
             ways //= math.factorial(times)
         weight[(drawn[(n - 1) // 2] + drawn[n // 2]) / 2] += ways
     total, seen, ends = sum(weight.values()), 0, []

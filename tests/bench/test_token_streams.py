@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from shardtools.bench.readers._documents import RowCutter
-from shardtools.bench.token_streams import (
+from shardtools.bench.equality.token_streams import (
     Bag,
     Digester,
     DocumentStreams,
@@ -19,6 +18,7 @@ from shardtools.bench.token_streams import (
     stream_name,
     stream_text,
 )
+from shardtools.bench.readers._documents import RowCutter
 
 pytestmark = pytest.mark.train
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from shardtools.bench.spec import Consumer, Device, Layout, Mode, Settings, TrialSpec, Workload
+from shardtools.bench.processes import private_folder
+from shardtools.bench.spec import Consumer, DeviceName, Layout, Mode, Settings, TrialSpec, Workload
 from shardtools.bench.trial import TrialResult, run_trial
-from shardtools.bench.trial.supervise import private_folder
 
 pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it", exc_type=ImportError)
 
@@ -76,6 +76,7 @@ def spec(data: str, fault: str, settings: Settings = NO_WORKERS, timeout_seconds
     )
 
 
+@pytest.mark.slow
 def test_a_trial_measures(data: str) -> None:
     asked = spec(data, "sound", WORKERS)
     prepared: list[float] = []
@@ -208,7 +209,7 @@ def test_cuda_is_never_replaced(data: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "device"), [("throughput", "sim"), ("timeline", "sim"), ("timeline", "cpu"), ("isolation", "sim")])
-def test_every_null_has_a_reason(data: str, mode: Mode, device: Device) -> None:
+def test_every_null_has_a_reason(data: str, mode: Mode, device: DeviceName) -> None:
     asked = spec(data, "sound", WORKERS)
     asked = TrialSpec(asked.layout, asked.workload, WORKERS, Consumer("sim", step_ms=2, device=device), mode, "warm", 0.3, 10)
     result: TrialResult = run_trial(asked)

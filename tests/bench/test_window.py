@@ -146,15 +146,14 @@ def test_a_slow_loader_is_not_measured_for_ever_and_that_is_said() -> None:
     found = measured(repeat(1000), rule(4, 2, min_seconds=5000, max_seconds=30_000))
     assert found.steps == 32
     assert found.is_short
-    assert found.notes == ("The window is short: 32 steps in 32000.00 s",)
+    assert found.wall_s == 32_000
 
 
 def test_a_loader_that_gets_slower_is_told() -> None:
     found = measured(chain(repeat(10, 33), repeat(20)), rule(2, 2))
     assert found.steps == 50
     assert found.drift == pytest.approx(-0.5, abs=0.03)
-    assert found.notes == (f"The rate changed by {100 * (found.drift or 0):+.0f} % from the first to the second half of the window",)
-    assert measured(cycle([73, 9]), rule(2, 2)).notes == ()
+    assert measured(cycle([73, 9]), rule(2, 2)).drift == 0
 
 
 def test_the_device_is_waited_for_at_both_ends_and_never_between() -> None:
@@ -206,7 +205,6 @@ def test_a_set_smaller_than_the_window_is_read_in_whole_passes_and_labelled() ->
     assert found.restart_s == found.num_passes * (30 + 10)
     assert found.wall_s == found.num_passes * 100 >= 2000
     assert found.steps == 7 * found.num_passes >= 50
-    assert found.notes[0].startswith(f"The set is smaller than the window and was read {found.num_passes} times again")
     assert found.warm_steps == 14  # The first pass has fewer than the 8 of warm-up, the second begins the count at its end.
 
 

@@ -34,12 +34,6 @@ def bus_error(_: dict[str, Any]) -> Any:
     os.kill(os.getpid(), signal.SIGBUS)
 
 
-def many_tensors(_: dict[str, Any]) -> Any:
-    """600 descriptors a queue, of 64."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    return [torch.zeros(8) for _ in range(100)]
-
-
 def many_files(_: dict[str, Any]) -> Any:
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return [open(os.devnull) for _ in range(100)]

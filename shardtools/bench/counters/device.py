@@ -49,6 +49,11 @@ def mount_under(path: str, roots: Roots) -> Mount:
     return mount_of(os.path.realpath(path), parse_mountinfo(read_text(f"{roots.proc}/self/mountinfo")))
 
 
+def is_memory(mount: Mount) -> bool:
+    """Whether files lie in memory, and in nothing below it."""
+    return mount.fs in _MEMORY
+
+
 def device_under(path: str, roots: Roots) -> BlockDevice:
     """Raises Unknown, saying what is there instead, where no block device can be named."""
     return describe(device_number(path, roots), roots)
@@ -66,7 +71,7 @@ def device_number(path: str, roots: Roots) -> str:
         break
     else:
         raise Unknown("too many file systems lie on top of each other")
-    if mount.fs in _MEMORY:
+    if is_memory(mount):
         raise Unknown(f"{mount.fs} is memory, no device")
     if mount.fs in _NETWORK or mount.fs.startswith("fuse"):
         raise Unknown(f"{mount.fs} has no block device on this machine")

@@ -44,6 +44,11 @@ class SharedMemory:
     def used_bytes(self) -> int:
         return self.size_bytes - self.free_bytes
 
+    @property
+    def used_share(self) -> float:
+        """0 to 1."""
+        return self.used_bytes / max(1, self.size_bytes)
+
 
 def parse_cpu(text: str) -> HostCpu:
     words = text.partition("\n")[0].split()

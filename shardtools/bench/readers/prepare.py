@@ -33,7 +33,7 @@ class Prepare:
 
     def __init__(self, layout: Layout, workload: Workload, timers: StageTimers | None) -> None:
         self._decode = decoder_of(layout, workload)
-        self._transform = _transform_of(workload)
+        self._transform = transform_of(workload)
         self._timers = timers
 
     def __call__(self, raw: RawSample) -> Any:
@@ -162,7 +162,8 @@ def named_function(text: str, flag: str) -> Callable[[Any], Any]:
     return function
 
 
-def _transform_of(workload: Workload) -> Callable[[Any], Any]:
+def transform_of(workload: Workload) -> Callable[[Any], Any]:
+    """What a settled workload makes of decoded samples. Raises UsageError for a function that is not there."""
     if workload.transform is not None:
         return named_function(workload.transform, "--transform")
     return partial(_resized, side=workload.image_side) if workload.decode == "rgb" else _as_it_is

@@ -128,14 +128,14 @@ def _consumer_alone(running: Running, facts: WindowFacts, step: Step | None, on_
 
 
 def _device_peaks(running: Running) -> None:
-    """Bytes torch took: page-locked memory of the host, and memory of the device."""
+    """Bytes in use by torch at most: page-locked memory of the host, without blocks kept for later, and memory of the device."""
     peaks: dict[str, int | None] = {"pinned": None, "gpu_memory": None}
     if running.device.name == "cuda":
         peaks["gpu_memory"] = torch.cuda.max_memory_allocated()
         stats = torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else {}
-        peaks["pinned"] = stats.get("allocated_bytes.peak")
+        peaks["pinned"] = stats.get("active_bytes.peak")
         if peaks["pinned"] is None:
-            running.reasons.add("peaks.pinned", "this torch has no torch.cuda.host_memory_stats")
+            running.reasons.add("peaks.pinned", "torch.cuda.host_memory_stats of this torch does not tell active_bytes")
     else:
         for name in peaks:
             running.reasons.add(f"peaks.{name}", NO_ACCELERATOR)

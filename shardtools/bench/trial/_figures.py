@@ -14,7 +14,7 @@ from shardtools.bench.trial._steps import Loop
 from shardtools.bench.window import WindowFacts
 
 NO_ACCELERATOR = "n/a (no accelerator)"
-NO_INSTRUMENTS = "the throughput mode times no steps; --mode timeline does"
+NO_INSTRUMENTS = "a trial of mode throughput times no steps; that of mode timeline does"
 _STRIP_STEPS = 120
 """Of the first measured steps every one is kept, so that a pattern of period W can be seen."""
 

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,10 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
+from shardtools.bench import processes
 from shardtools.bench.spec import TrialSpec
 from shardtools.bench.trial import _leftovers
 from shardtools.bench.trial._words import RESULT_NAME
-from shardtools.bench.trial.loader import THREAD_VARIABLES
 
 _WORDS_NAME = "words"
 _SAID_BYTES = 64 * 1024
@@ -59,7 +60,7 @@ class TrialProcess:
                 stderr=words,
                 pass_fds=(out,),
                 start_new_session=True,
-                env={**os.environ, **THREAD_VARIABLES, "TMPDIR": self.folder, _leftovers.TOKEN_VARIABLE: self._token},
+                env={**os.environ, **processes.THREAD_VARIABLES, "TMPDIR": self.folder, _leftovers.TOKEN_VARIABLE: self._token},
             )
 
     @property
@@ -91,13 +92,8 @@ class TrialProcess:
             self._stdin.flush()
 
     def exit_code(self) -> int | None:
-        """None while it runs. It stays a zombie where it can: until its group is ended nobody else may get its number."""
-        if not hasattr(os, "waitid"):
-            return self._process.poll()
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            return None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        """None while it runs, minus the signal that ended it."""
+        return processes.exit_code(self._process)
 
     def remember_shared_memory(self) -> None:
         """Objects it uses now are its own, should it not be able to remove them."""
@@ -111,11 +107,11 @@ class TrialProcess:
         with _no_interrupt():
             has_ended = self.exit_code() is not None
             if has_ended:
-                _leftovers.wait_for_group(self.pid, _LINGER_SECONDS)
+                processes.wait_for_group(self.pid, _LINGER_SECONDS)
             self.remember_shared_memory()
             if has_ended:
-                self.leftovers += [f"process {pid} ({_leftovers.process_name(pid)})" for pid in _leftovers.group_members(self.pid)]
-            _leftovers.end_group(self.pid, grace_seconds)
+                self.leftovers += [f"process {pid} ({_leftovers.process_name(pid)})" for pid in processes.group_members(self.pid)]
+            processes.end_group(self.pid, grace_seconds)
             self._process.wait()
             self.leftovers += _leftovers.kill_strays(self._token, self.pid)
             self._remove()
@@ -135,7 +131,7 @@ class TrialProcess:
         with open(os.path.join(self.folder, _WORDS_NAME), "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _SAID_BYTES, 0))
             self.said = file.read().decode("utf-8", "replace")
-        _leftovers.remove_folder(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from shardtools.bench.consumers import CPU_MODEL_WARNING, Step, open_step
+from shardtools.bench.counters import host
 from shardtools.bench.devices import Device, open_device
+from shardtools.bench.environment import usable_memory_bytes
 from shardtools.bench.leaves import leaves
 from shardtools.bench.readers import open_side
 from shardtools.bench.spec import TrialSpec
@@ -20,7 +22,6 @@ from shardtools.bench.trial._marks import DeviceMarks, HostMarks, Marks
 from shardtools.bench.trial._pinning import pinning
 from shardtools.bench.trial._running import Running, trial_loader
 from shardtools.bench.trial._safety import batch_facts, predicted, refuse_unsafe
-from shardtools.bench.trial._shm import shared_memory
 from shardtools.bench.trial._static import kept_copy, warmed
 from shardtools.bench.trial._steps import Loop
 from shardtools.bench.trial.loader import limit_threads
@@ -49,15 +50,16 @@ def run(spec: TrialSpec, tell: Tell) -> dict[str, Any]:
 
 def _measured(running: Running, tell: Tell) -> None:
     spec, device, found = running.spec, running.device, running.found
-    shm = shared_memory()
+    shm = running.reasons.attempt("shm", host.shared_memory)
+    usable_bytes = running.reasons.attempt("usable_memory_bytes", usable_memory_bytes)
     first, batches = running.epochs.begin()
     tell("started", {})
     found |= {"order": running.side.order, "limits": running.side.limits}
     found["start_method"] = spec.settings.start_method or multiprocessing.get_start_method()
     found["batch"] = batch_facts(first) | {"samples": _num_samples(first, spec)}
-    found["predicted"] = predicted(found["batch"], spec.settings)
+    found["predicted"] = predicted(found["batch"], spec.settings, spec.consumer.copy)
     if not spec.is_forced:
-        refuse_unsafe(found["predicted"], found["batch"], None if shm is None else shm[1])
+        refuse_unsafe(found["predicted"], found["batch"], shm.free_bytes if shm else None, usable_bytes)
     found["pinning"] = pinning(first, device, spec.settings.pin_memory)
     found["warnings"] = [text for text in (found["pinning"]["advice"], _model_warning(spec)) if text]
     on_host = on_device = step = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardtools.bench.consumers import Step
 from shardtools.bench.devices import Device
-from shardtools.bench.leaves import Leaf, leaves, mapped
+from shardtools.bench.leaves import leaves, mapped
 from shardtools.bench.spec import Copy
 from shardtools.bench.trial._steps import Loop
 
@@ -66,8 +66,3 @@ def pin_ms(device: Device, batch: Any, num_times: int = 5) -> float:
             device.pinned_copy(leaf.tensor)
         times.append((device.now() - began) * 1000)
     return statistics.median(times[1:])  # the first takes memory from the system
-
-
-def unpinned(device: Device, found: list[Leaf]) -> list[str]:
-    """Paths of tensors that are not page-locked."""
-    return [leaf.path for leaf in found if device.is_pinned(leaf) is False]

@@ -8,7 +8,7 @@ from shardtools.bench.devices import Device
 from shardtools.bench.spec import Copy
 from shardtools.bench.trial._marks import COMPUTE_BEGIN, COMPUTE_END, COPY_BEGIN, COPY_END, Marks
 
-_MOST_AHEAD = 8
+MOST_AHEAD = 8
 """Steps the host may be ahead of the device: a loader faster than the device would else fill its memory with batches."""
 
 
@@ -26,7 +26,7 @@ class Loop:
         self._non_blocking = copy != "blocking"
         self._copies = device.has_copies and step is not None and copy is not None
         self._side = device.side_stream() if copy == "prefetch-stream" and self._copies else None
-        self._fences = [device.new_mark() for _ in range(_MOST_AHEAD)]
+        self._fences = [device.new_mark() for _ in range(MOST_AHEAD)]
         self.num_steps = 0
         self.wait_s: list[float] = []
         """By step: the host's time blocked in ``next()``. Empty without marks: nothing is timed then."""
@@ -87,8 +87,8 @@ class Loop:
         self.num_steps += 1
         if self._step is None:
             return
-        fence = self._fences[number % _MOST_AHEAD]
-        if number >= _MOST_AHEAD:
+        fence = self._fences[number % MOST_AHEAD]
+        if number >= MOST_AHEAD:
             self._device.wait_for(fence)
         self._mark(number, COMPUTE_BEGIN)
         if self._marks is None:

@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 from shardtools.bench.counters.sampler import Sampler
+from shardtools.bench.processes import group_members
 from shardtools.bench.spec import TrialSpec
-from shardtools.bench.trial._leftovers import group_members
 
 
 class Watch:

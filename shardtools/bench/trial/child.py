@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -17,12 +18,13 @@ import traceback
 from typing import Any
 
 from shardtools.bench.spec import TrialSpec, spec_of
-from shardtools.bench.trial._leftovers import kill_strays, remove_folder, remove_shared_memory, shared_memory_of, token_of
+from shardtools.bench.trial._leftovers import kill_strays, remove_shared_memory, shared_memory_of, token_of
 from shardtools.bench.trial._words import EXIT_CODES, RESULT_NAME, last_words
 from shardtools.errors import UsageError
 
 _WAITS = ("ready", "measured")
-_LIBRARY_OF = {"webdataset": "webdataset", "streaming": "streaming"}
+_LIBRARIES = ("webdataset", "streaming")
+"""Readers that are a library of that name; it is imported before the trial's time begins."""
 
 
 class Supervisor:
@@ -53,7 +55,7 @@ class Supervisor:
         group = os.getpgrp()
         kill_strays(token_of(self._folder), group)
         remove_shared_memory(shared_memory_of(group), group)
-        remove_folder(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
 
@@ -78,8 +80,8 @@ def main(folder: str, out: int) -> int:
 def _run(spec: TrialSpec, supervisor: Supervisor) -> dict[str, Any]:
     from shardtools.bench.trial import _run
 
-    if library := _LIBRARY_OF.get(spec.layout.reader):
-        importlib.import_module(library)
+    if spec.layout.reader in _LIBRARIES:
+        importlib.import_module(spec.layout.reader)
     supervisor.tell("ready", {})
     return _run.run(spec, supervisor.tell)
 

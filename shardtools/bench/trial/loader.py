@@ -39,15 +39,6 @@ def loader_kwargs(settings: Settings, timeout_seconds: float = BATCH_TIMEOUT_SEC
 
 
 def limit_threads(_: int = 0) -> None:
-    """One thread for each library that would start one a core in every process, so that sides differ in their data alone.
-
-    torch does so itself in workers; numeric libraries obey the variables that the trial's process is started with.
-    """
+    """OpenCV's threads off in this process. torch sees to its own in workers; other libraries obey ``THREAD_VARIABLES``."""
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(0)
-
-
-THREAD_VARIABLES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1") | {
-    "RAYON_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}

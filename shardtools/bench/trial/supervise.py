@@ -2,14 +2,15 @@
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
+from shardtools.bench.counters import host
+from shardtools.bench.not_measured import Unknown
+from shardtools.bench.processes import private_folder
 from shardtools.bench.spec import TrialSpec
 from shardtools.bench.trial._process import TrialProcess
-from shardtools.bench.trial._shm import shm_share
 from shardtools.bench.trial._watch import Watch
 from shardtools.bench.trial._words import RESULT_NAME, End, judged
 from shardtools.bench.trial.result import TrialResult
@@ -20,8 +21,6 @@ _IMPORT_SECONDS = 120.0
 _END_SECONDS = 10.0
 """To end once the result is written."""
 _TERM_SECONDS = 2.0
-_LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
-_SHORT_FOLDER = "/tmp"
 
 
 def run_trial(spec: TrialSpec, prepare: Callable[[], None] | None = None, is_watched: bool = True) -> TrialResult:
@@ -38,18 +37,6 @@ def run_trial(spec: TrialSpec, prepare: Callable[[], None] | None = None, is_wat
             return _Supervision(spec, process, Watch(spec, process.pid) if is_watched else None, prepare).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def private_folder() -> str:
-    """A new folder for a trial's temporary files, in ``/tmp`` where the path of the usual one is too long.
-
-    Workers hand batches over through sockets in it, whose paths the kernel takes up to 107 bytes of; longer, no batch ever comes.
-    """
-    folder = tempfile.mkdtemp(prefix="shardtools-bench-")
-    if len(os.fsencode(folder)) <= _LONGEST_FOLDER or not os.access(_SHORT_FOLDER, os.W_OK):
-        return folder
-    os.rmdir(folder)
-    return tempfile.mkdtemp(prefix="shardtools-bench-", dir=_SHORT_FOLDER)
 
 
 class _Supervision:
@@ -81,7 +68,7 @@ class _Supervision:
             code = self._process.exit_code()
             if code is not None:
                 return code
-            share = shm_share()
+            share = _shm_share()
             self._shm_share = share if share is None else max(share, self._shm_share or 0.0)
             if not self._has_result and os.path.exists(os.path.join(self._process.folder, RESULT_NAME)):
                 self._has_result = True
@@ -119,3 +106,11 @@ class _Supervision:
         if "peaks" in watched:
             watched["peaks"] |= found.pop("device_peaks", {})
         return TrialResult(self._spec, status, message, found, watched, not_measured, self._process.leftovers, said)
+
+
+def _shm_share() -> float | None:
+    """How full shared memory is, 0 to 1; None where there is none."""
+    try:
+        return host.shared_memory().used_share
+    except Unknown:
+        return None

@@ -11,11 +11,7 @@ import torch
 import xxhash
 
 from shardtools import keys
-from shardtools.bench.readers.prepare import LENGTH_FIELDS, TOKEN_FIELDS, TokenDecoder, decoder_of, payload_bytes
-from shardtools.bench.readers.recipes import packing_of, recipe_of
-from shardtools.bench.readers.side import KEY, RawSample
-from shardtools.bench.spec import Layout, Workload
-from shardtools.bench.token_streams import (
+from shardtools.bench.equality.token_streams import (
     Bag,
     Digester,
     Part,
@@ -27,6 +23,10 @@ from shardtools.bench.token_streams import (
     stream_name,
     stream_text,
 )
+from shardtools.bench.readers.prepare import LENGTH_FIELDS, TOKEN_FIELDS, TokenDecoder, decoder_of, payload_bytes
+from shardtools.bench.readers.recipes import packing_of, recipe_of
+from shardtools.bench.readers.side import KEY, RawSample
+from shardtools.bench.spec import Layout, Workload
 
 DECODED_SAMPLES = 64
 """So many samples with the smallest hashes are decoded and compared."""

@@ -1,11 +1,7 @@
 """What a window was and came to."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-
-_STEADY = 0.05
-"""Halves of a window that differ by more than this are told."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +40,7 @@ class WindowFacts:
         """Samples per second."""
         return self.samples / self.wall_s
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the number must know, in sentences."""
-        return tuple(_notes(self))
-
     def as_json(self) -> dict[str, Any]:
         names = ("warm_steps", "warm_s", "steps", "wall_s", "samples", "num_passes", "is_looped", "is_short")
         more = ("restart_s", "pass_samples", "queue_share", "drift")
-        return {name: getattr(self, name) for name in names + more} | {"notes": list(self.notes)}
-
-
-def _notes(facts: WindowFacts) -> Iterator[str]:
-    if facts.is_looped:
-        yield (
-            f"The set is smaller than the window and was read {facts.num_passes} times again, so what was measured is warm; "
-            f"{facts.restart_s:.2f} of {facts.wall_s:.2f} s passed between the end of a pass and the next first batch"
-        )
-    if facts.is_short:
-        yield f"The window is short: {facts.steps} steps in {facts.wall_s:.2f} s"
-    if facts.drift is not None and abs(facts.drift) > _STEADY:
-        yield f"The rate changed by {100 * facts.drift:+.0f} % from the first to the second half of the window"
+        return {name: getattr(self, name) for name in names + more}

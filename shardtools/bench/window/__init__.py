@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shardtools.bench._window_facts import WindowFacts
-from shardtools.bench._window_rule import WindowRule
+from shardtools.bench.window._facts import WindowFacts
+from shardtools.bench.window._rule import WindowRule
 from shardtools.errors import UsageError
 
 __all__ = ["Clock", "Hooks", "Window", "WindowFacts", "WindowRule", "measure"]

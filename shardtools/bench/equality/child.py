@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader
 
-from shardtools.bench._witness import DECODED_OF_PART, DECODED_SAMPLES, RowStreams, Tally, Witness, canonical_key, key_hash
-from shardtools.bench.equality import WHOLE_SAMPLES, Proof
+from shardtools.bench.equality._witness import DECODED_OF_PART, DECODED_SAMPLES, RowStreams, Tally, Witness, canonical_key, key_hash
+from shardtools.bench.equality.proof import WHOLE_SAMPLES, Proof
+from shardtools.bench.equality.token_streams import DocumentStreams
 from shardtools.bench.readers._open import open_reader
 from shardtools.bench.readers.first import all_keys
+from shardtools.bench.readers.prepare import transform_of
 from shardtools.bench.readers.recipes import encoding_of, recipe_of
 from shardtools.bench.readers.side import Delivery, Side
 from shardtools.bench.spec import Layout, Settings, Workload
-from shardtools.bench.token_streams import DocumentStreams
 from shardtools.datasets import open_dataset
 from shardtools.errors import UsageError
 
@@ -31,6 +32,7 @@ _SHOWN = 10
 
 def prove_here(layout: Layout, workload: Workload, settings: Settings) -> Proof:
     """The proof of a side, read by this process and workers of its own. The workload is settled."""
+    transform_of(workload)  # a function that is not there is told before anything is read
     count = _known_count(layout, workload)
     num_decoded = DECODED_OF_PART if count is not None and count > WHOLE_SAMPLES else DECODED_SAMPLES
     witness = Witness(layout, workload, num_decoded)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from shardtools.bench._resident import Cleaner, Look, Pages, choose_look, drop
 from shardtools.bench.not_measured import Unknown
+from shardtools.bench.page_cache._resident import Cleaner, Look, Pages, choose_look, drop
 from shardtools.bench.places import files_of
 from shardtools.errors import StorageError
 from shardtools.storage import sentence_of

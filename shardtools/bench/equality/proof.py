@@ -1,0 +1,130 @@
+"""What one side delivers: read once, whole, by its own reader in a fresh process."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from shardtools.bench.processes import THREAD_VARIABLES, end_group, exit_code, private_folder
+from shardtools.bench.readers.shared_memory import free_shared_memory
+from shardtools.bench.spec import Layout, Settings, Workload
+from shardtools.errors import ShardtoolsError, UsageError
+
+WHOLE_SAMPLES = 50_000
+"""Up to so many samples a side is read whole."""
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a side delivered in one epoch, by its own reader and workers."""
+
+    layout: Layout
+    count: int | None
+    """Samples there are; None of rows that are made on the fly."""
+    id_hash: str | None
+    """Sum and xor of the 64-bit hashes of all keys, in hex."""
+    num_delivered: int
+    num_repeated: int
+    """Deliveries of a sample beyond its first."""
+    repeated: tuple[str, ...]
+    """The first few."""
+    num_foreign: int
+    """Delivered keys that are not among those the data has; 0 where all that was delivered is all there is."""
+    payload_bytes: int
+    """Of all fields of what was delivered."""
+    decode_digest: str | None
+    """SHA-256 over the decoded samples with the smallest hashes; None where rows have no keys."""
+    decoded: dict[str, str]
+    """The same sample by sample, by key."""
+    num_tokens: int | None
+    """Without padding, of what was delivered; None where there are none."""
+    token_streams: dict[str, str]
+    """Digests of the tokens by what they are of, each ``runs/tokens/digest``."""
+    has_ends: bool
+    """Every document of the tokens begins or ends with a token that says so."""
+    whole: bool
+    """All samples were read. Else keys are those of names and headers, and the rest is of the first ``num_delivered``."""
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    """Of all samples, where the side was read whole."""
+
+    @property
+    def is_on_the_fly(self) -> bool:
+        """Rows are made while reading, so that neither their number nor their content need be those of packed rows."""
+        return self.count is None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report: without keys."""
+        return {name: value for name, value in asdict(self).items() if name not in ("keys", "decoded")}
+
+
+def prove(layout: Layout, workload: Workload, settings: Settings, timeout_seconds: float = 600.0) -> Proof:
+    """Read one epoch of a side in a fresh process. The workload is settled.
+
+    Raises UsageError where the side cannot be read so, ShardtoolsError where reading fails or takes too long.
+    """
+    folder = private_folder()
+    try:
+        found = _run(folder, {"layout": asdict(layout), "workload": asdict(workload), "settings": asdict(settings)}, timeout_seconds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if "fault" in found:
+        raise (UsageError if found["is_usage"] else ShardtoolsError)(found["fault"])
+    return proof_of(found)
+
+
+def proof_of(data: dict[str, Any]) -> Proof:
+    """The proof ``asdict`` made plain."""
+    values = {**data, "layout": Layout(**data["layout"]), "keys": tuple(data["keys"]), "repeated": tuple(data["repeated"])}
+    return Proof(**{name.name: values[name.name] for name in fields(Proof)})
+
+
+def _run(folder: str, asked: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
+    """What the process that reads reports."""
+    result, words = os.path.join(folder, "proof"), os.path.join(folder, "words")
+    with open(words, "wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "shardtools.bench.equality.child", result],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,  # so that its workers end with it
+            env={**os.environ, **THREAD_VARIABLES, "TMPDIR": folder},
+        )
+    has_ended = False
+    try:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as asking:
+            asking.write(json.dumps(asked).encode())
+        has_ended = _has_ended(process, timeout_seconds)
+    finally:
+        end_group(process.pid)
+        process.wait()
+        free_shared_memory(process.pid, folder)
+    if not os.path.exists(result):
+        why = f"its process ended: {_last_line(words)}" if has_ended else f"it took longer than {timeout_seconds:,.0f} seconds"
+        raise ShardtoolsError(f"expected to read {asked['layout']['uri']} once to prove that sides are equal, but {why}")
+    with open(result, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def _has_ended(process: "subprocess.Popen[bytes]", timeout_seconds: float) -> bool:
+    """Waits until it has, or time is up."""
+    latest = time.monotonic() + timeout_seconds
+    while time.monotonic() < latest:
+        if exit_code(process) is not None:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _last_line(path: str) -> str:
+    with open(path, "rb") as file:
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
