@@ -1,5 +1,6 @@
 """What a bench came to: plain data, a block of text, an exit code."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +11,17 @@ from shardtools.bench import terminal
 from shardtools.errors import StorageError
 
 FILE_NAME = "bench.json"
+
+
+def make_folder(folder: str) -> None:
+    """Where a report is to be written: before hours are spent on one that cannot be. Raises StorageError."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        sentence = f"expected a folder for the report at {folder}, but the system said: {error.strerror}"
+        raise StorageError(f"{sentence}; choose another --report") from error
 
 
 @dataclass(frozen=True)

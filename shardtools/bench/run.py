@@ -1,5 +1,6 @@
 """From a request to a report: sides proved equal, then trials in randomised blocks, each begun with a page cache that is proved, too."""
 
+import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -9,14 +10,16 @@ from typing import Any
 from shardtools.bench import cache_state, environment
 from shardtools.bench.counters.sampler import Sampler
 from shardtools.bench.equality import Proof, prove, refuse_unequal
+from shardtools.bench.measured import Measured, Trial
 from shardtools.bench.noise import HostReading, Noise, judge, reading_of
 from shardtools.bench.page_cache import PageCache
+from shardtools.bench.places import files_of
 from shardtools.bench.readers import layouts_of, settle_workload
 from shardtools.bench.report import Report
 from shardtools.bench.request import BenchRequest
 from shardtools.bench.spec import Layout, Mode, TrialSpec, Workload
 from shardtools.bench.statistics import Comparison, compare
-from shardtools.bench.summary import Measured, report_of
+from shardtools.bench.summary import report_of
 from shardtools.bench.trial import TrialResult, run_trial
 from shardtools.errors import ShardtoolsError, UsageError
 
@@ -24,21 +27,11 @@ Say = Callable[[str], None]
 
 _LOOK_SECONDS = 1.0
 """At the machine before the first trial."""
+_PROOF_FACTOR = 5
+"""A proof reads everything and may take so many times as long as a trial."""
 _WRONG_USE = "UsageError: "
 _MOST_FAILURES = 2
 """Of one side, before it is given up."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One trial in its place."""
-
-    side: int
-    block: int | None
-    """None: a trial of the timeline, which no comparison uses."""
-    order_in_block: int
-    cache: dict[str, Any]
-    result: TrialResult
 
 
 @dataclass
@@ -50,6 +43,8 @@ class _Bench:
     sides: list[cache_state.Side]
     trials: list[Trial] = field(default_factory=list)
     num_cpus: int | None = None
+    counts: list[int | None] = field(default_factory=list)
+    """Samples each side was proved to have."""
 
     def blocks(self) -> None:
         """Until the stop rule is content, or a side has failed too often."""
@@ -111,12 +106,23 @@ class _Bench:
             raise UsageError(result.message.removeprefix(_WRONG_USE))
         if result.status == "error" and not self.rates(side):
             raise ShardtoolsError(f"expected to read {layout.uri} ({layout.name}), but its first trial ended so: {result.message}")
+        self._require_all(side, result)
         after = self.sides[side].pages.residency() if self.sides[side].pages.files else None
         cache = proof[0].as_json(after) if proof else {"wanted": request.cache, "label": "unknown", "why": result.message, "caveats": []}
         self.trials.append(Trial(side, block, place, cache, result))
         what = "timeline" if block is None else f"block {block + 1}"
         rate = f"{result.throughput:,.0f} samples/s" if result.throughput else f"{result.status}: {result.message}"
         self.say(f"{what}, {layout.uri} ({layout.name}): {rate}")
+
+    def _require_all(self, side: int, result: TrialResult) -> None:
+        """A transform or a collate function that loses samples makes a side fast."""
+        expected, got = self.counts[side], result.found.get("window", {}).get("pass_samples")
+        if expected is not None and got is not None and got != expected:
+            layout = self.layouts[side]
+            raise ShardtoolsError(
+                f"expected {expected:,} samples from each pass over {layout.uri} ({layout.name}), as were proved, got {got:,}; "
+                "make --transform return one sample for each it is given"
+            )
 
 
 def bench(request: BenchRequest, say: Say) -> Report:
@@ -128,24 +134,39 @@ def bench(request: BenchRequest, say: Say) -> Report:
     _require_device(request)
     layouts = layouts_of(request.uris, request.readers, request.workload.tokenizer is not None)
     workload = settle_workload(layouts, request.workload)
+    version = _version(request.uris)
     proofs = []
     for layout in layouts:
         say(f"proving {layout.uri} ({layout.name})")
-        proofs.append(prove(layout, workload, request.settings))
+        proofs.append(prove(layout, workload, request.settings, _PROOF_FACTOR * request.timeout_seconds))
     proved = refuse_unequal(proofs)
     ledger = environment.ledger(request.uris, request.settings.start_method)
     before = _before(request.uris[0], ledger)
     sides = [cache_state.Side(PageCache.of(layout.uri), layout.kind) for layout in layouts]
-    run = _Bench(request, layouts, workload, say, sides, num_cpus=ledger["cpus"])
+    counts = [proof.count for proof in proofs]
+    run = _Bench(request, layouts, workload, say, sides, num_cpus=ledger["cpus"], counts=counts)
     run.blocks()
     run.timelines()
+    if _version(request.uris) != version:
+        raise ShardtoolsError("expected data that stays as it was proved, got files that changed while it was measured; run it again")
     noise = judge(before, run.readings())
     return _report(run, proofs, proved, (ledger, noise), time.monotonic() - began)
 
 
+def _version(uris: tuple[str, ...]) -> str:
+    """Of all files: their names, sizes and times."""
+    digest = hashlib.sha256()
+    for path in (path for uri in uris for path in files_of(uri)):
+        try:
+            status = os.stat(path)
+            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        except FileNotFoundError:
+            digest.update(b"gone")
+    return digest.hexdigest()
+
+
 def _report(run: _Bench, proofs: list[Proof], proved: list[str], machine: tuple[dict[str, Any], Noise], seconds: float) -> Report:
-    trials = [(trial.side, trial.block, trial.order_in_block, trial.cache, trial.result) for trial in run.trials]
-    measured = Measured(run.request, run.layouts, run.workload, trials, run.comparisons())
+    measured = Measured(run.request, run.layouts, run.workload, run.trials, run.comparisons())
     return Report(report_of(measured, proofs, proved, machine, seconds))
 
 

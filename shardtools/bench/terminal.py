@@ -99,7 +99,8 @@ def _sentences(data: Json) -> Iterator[str]:
     for side in data["sides"]:
         shown = ", ".join(f"{name} {_percent(share)}" for name, share in side["stages"][:_STAGES_SHOWN] if share >= 0.01)
         if shown:
-            yield f"{side['name']}: of the workers' time, by one trial with timers, {shown}."
+            timed = "" if side["overhead"] is None else f" ({100 * side['overhead']['share']:+.1f} % in rate)"
+            yield f"{side['name']}: of the workers' time, by one trial with timers{timed}, {shown}."
     yield from (f"Note: {note}." for note in data["notes"])
     if data["workload"]["proved"]:
         yield f"Proved before: {'; '.join(data['workload']['proved'])}."

@@ -1,11 +1,12 @@
 """``shardtools bench``: are shards faster here, and what limits the loader."""
 
+import math
 from dataclasses import dataclass
 
 import click
 
 from shardtools.bench.blocks import BlockPlan
-from shardtools.bench.report import Report
+from shardtools.bench.report import Report, make_folder
 from shardtools.bench.request import BenchRequest
 from shardtools.bench.run import bench
 from shardtools.bench.spec import Consumer, Settings, Workload
@@ -175,6 +176,13 @@ def command(uris: tuple[str, ...], data: DataWords, loader: LoaderWords, consume
         raise UsageError(
             "expected two sides and two blocks or more with --require-ratio, since one trial of each has no interval, got less"
         )
+    given = (measure.min_seconds, measure.timeout, measure.require_ratio, measure.require_au, consumer.step_ms, consumer.launch_cpu_ms)
+    if not all(math.isfinite(number) for number in given if number is not None):
+        raise UsageError("expected finite numbers, got nan or infinity; correct the option")
+    if measure.require_au is not None and consumer.parsed().kind == "none":
+        raise UsageError("expected --step-ms, --model or --gpu with --require-au, since nothing else is kept busy, got none of them")
+    if measure.report is not None:
+        make_folder(measure.report)
     plan = BlockPlan(data.seed) if measure.blocks is None else BlockPlan.fixed(measure.blocks, data.seed)
     request = BenchRequest(
         uris,

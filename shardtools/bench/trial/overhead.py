@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LIMIT = 0.02
+_FEWEST = 4
+"""Trials: of fewer the spread is not known."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ def instrumentation_overhead(throughputs: Sequence[float], timelines: Sequence[f
     spread = max(abs(rate / middle - 1) for rates, middle in ((throughputs, plain), (timelines, timed)) for rate in rates)
     if abs(share) < LIMIT:
         return Overhead(share, spread, None)
-    if abs(share) <= spread:
+    if share > 0 or -share <= spread or len(throughputs) + len(timelines) < _FEWEST:
         warning = (
             f"the cost of instrumentation cannot be told: trials with it differ by {100 * share:+.1f} %, "
             f"and trials of one mode by up to {100 * spread:.1f} %"
