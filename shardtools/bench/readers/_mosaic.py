@@ -10,7 +10,7 @@ import numpy as np
 from streaming import StreamingDataset
 
 from shardtools.bench.readers._stopwatch import Stopwatch, now
-from shardtools.bench.readers.shared_memory import free_shared_memory, keep_shared_memory_apart
+from shardtools.bench.readers.shared_memory import free_shared_memory, shared_memory_apart
 from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
 from shardtools.bench.spec import Layout, Workload
 from shardtools.bench.timers import StageTimers
@@ -91,9 +91,9 @@ def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     private = tempfile.mkdtemp(prefix="shardtools-mosaic-") if is_copied else None
     # Compressed shards are unpacked where they lie; and downloads are there to be limited only where there is something to download.
     local, remote = (folder, None) if private is None else (private, folder)
-    keep_shared_memory_apart()
     try:
-        dataset = _opened(local, remote, workload)
+        with shared_memory_apart():
+            dataset = _opened(local, remote, workload)
     except ValueError as error:
         _clean(private)
         raise UsageError(f"expected options that StreamingDataset takes, but it said: {error}") from error

@@ -6,7 +6,8 @@ Source: mosaicml-streaming 0.13, ``base/shared/prefix.py`` and ``base/constant.p
 import os
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import shared_memory
 
 _NAMES = (
@@ -26,11 +27,16 @@ _NUMBERS = 16
 """How many datasets one process may open in turn."""
 
 
-def keep_shared_memory_apart() -> None:
-    """Let StreamingDataset begin its names at numbers of this process alone: the first free one is a race between jobs of a host."""
-    prefix = sys.modules["streaming.base.shared.prefix"]
-    numbers = _numbers(os.getpid())
-    vars(prefix)["_each_prefix_int"] = lambda: iter(numbers)
+@contextmanager
+def shared_memory_apart() -> Iterator[None]:
+    """In it, StreamingDataset names its memory by numbers of this process alone: the first free one is a race between jobs of a host."""
+    module = vars(sys.modules["streaming.base.shared.prefix"])
+    before, numbers = module["_each_prefix_int"], _numbers(os.getpid())
+    module["_each_prefix_int"] = lambda: iter(numbers)
+    try:
+        yield
+    finally:
+        module["_each_prefix_int"] = before
 
 
 def free_shared_memory(pid: int, folder: str | None = None) -> int:
