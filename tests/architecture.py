@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "shardtools"
 FLOORS = (
     {"errors", "units"},
-    {"keys", "sample", "extents", "plan", "partitions", "manifest", "duplicates", "digests", "plugins"},
+    {"keys", "sample", "extents", "plan", "partitions", "manifest", "duplicates", "digests", "plugins", "mosaic"},
     {"storage"},
     {"formats"},
     {"datasets"},

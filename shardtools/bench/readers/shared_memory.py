@@ -8,19 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import shared_memory
 
-_NAMES = (
-    "locals",
-    "barrier",
-    "next_epoch",
-    "cache_usage",
-    "shard_states",
-    "shard_access_times",
-    "resume",
-    "epoch_shape",
-    "epoch_data",
-)
+from shardtools.mosaic import free_blocks
+
 _LOCKS = ("barrier_filelock", "cache_filelock")
 _FIRST = 10_000_000
 _NUMBERS = 16
@@ -44,14 +34,8 @@ def free_shared_memory(pid: int, folder: str | None = None) -> int:
 
     ``folder`` is the one it had for temporary files. Returns how many blocks were there.
     """
-    num_freed = 0
+    num_freed = free_blocks(_numbers(pid))
     for number in _numbers(pid):
-        for name in _NAMES:
-            with suppress(FileNotFoundError):
-                block = shared_memory.SharedMemory(f"{number:06}_{name}")
-                block.close()
-                block.unlink()
-                num_freed += 1
         for name in _LOCKS:
             with suppress(OSError):
                 os.unlink(os.path.join(tempfile.gettempdir() if folder is None else folder, f"{number:06}_{name}"))

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from multiprocessing import shared_memory
 
+from shardtools.mosaic import free_blocks
 from shardtools.verify.delivery._spec import ABANDONED, RankReport, RunSpec
 
 STALL_SECONDS = 180.0
@@ -18,17 +18,6 @@ STALL_SECONDS = 180.0
 _POLL_SECONDS = 0.02
 _END_SECONDS = 2.0
 """Ended workers are gone at once, unless nobody takes note of their end."""
-_SHARED_MEMORY_NAMES = (
-    "locals",
-    "barrier",
-    "next_epoch",
-    "cache_usage",
-    "shard_states",
-    "shard_access_times",
-    "resume",
-    "epoch_shape",
-    "epoch_data",
-)
 _SHARED_MEMORY_PREFIXES = 16
 
 
@@ -172,9 +161,4 @@ def _free_port() -> int:
 
 def _free_shared_memory(begin: int) -> None:
     """What StreamingDataset leaves behind when it is ended. The numbers are of this run alone."""
-    for number in range(begin, begin + _SHARED_MEMORY_PREFIXES):
-        for name in _SHARED_MEMORY_NAMES:
-            with contextlib.suppress(FileNotFoundError):
-                block = shared_memory.SharedMemory(f"{number:06}_{name}")
-                block.close()
-                block.unlink()
+    free_blocks(range(begin, begin + _SHARED_MEMORY_PREFIXES))
