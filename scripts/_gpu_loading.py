@@ -150,9 +150,11 @@ def overhead(rig: Rig) -> Outcome:
     plain = _overhead(rig, computing(rig.device, _LATER_MS))
     model = _overhead(rig, rig.model_step(batch))
     if LIMIT <= abs(plain.share) <= plain.spread:
-        raise NotRunError(plain.warning or "")
+        raise NotRunError(
+            f"loops with marks differ by {100 * plain.share:+.1f} %, and loops of one kind by up to {100 * plain.spread:.1f} %"
+        )
     got = {"share": plain.share, "spread": plain.spread, "model_share": model.share, "model_spread": model.spread}
-    return Outcome(f"share between -{LIMIT:g} and {LIMIT:g}", got, plain.warning is None)
+    return Outcome(f"share between -{LIMIT:g} and {LIMIT:g}", got, abs(plain.share) < LIMIT)
 
 
 def _overhead(rig: Rig, step: Step) -> Overhead:

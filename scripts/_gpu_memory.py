@@ -6,9 +6,9 @@ import torch
 from _gpu_loops import BATCH, PREFETCH, WORKERS, Outcome, Patterns, Plan, computing, loaded, windowed
 from _gpu_rig import Rig
 
+from shardtools.bench.prediction import Batch, Probe, predict
 from shardtools.bench.spec import Copy, Settings
 from shardtools.bench.trial._pinning import pinning
-from shardtools.bench.trial._safety import batch_facts, predicted
 
 _SIZES = (3000, (3 << 20) + 1, 4 << 20, (5 << 20) + 1)
 _ROUNDED = (4096, 4 << 20, 4 << 20, 8 << 20)
@@ -28,10 +28,10 @@ def rounding(rig: Rig) -> Outcome:
 
 def peaks(rig: Rig) -> Outcome:
     """A loader's pinned batches never take more than a trial foresees: (W·P + 2) of them, and those an ``async`` loop still copies from."""
-    facts = batch_facts(torch.empty(BATCH * _SAMPLE_BYTES, dtype=torch.uint8))
-    one, settings = facts["pinned_bytes"], Settings(WORKERS, PREFETCH, pin_memory=True)
+    batch = Batch.of(torch.empty(BATCH * _SAMPLE_BYTES, dtype=torch.uint8), BATCH)
+    one, settings = batch.pinned_bytes, Settings(WORKERS, PREFETCH, pin_memory=True)
     copies: tuple[Copy, ...] = ("blocking", "async")
-    bounds = {copy: predicted(facts, settings, copy)["pinned_bound_bytes"] for copy in copies}
+    bounds = {copy: predict(Probe(batch, 0, 0, 0), settings, copy).pinned_bound_bytes for copy in copies}
     got: dict[str, Any] = {copy: _peak(rig, copy) for copy in bounds}
     is_right = all(one <= got[copy] <= bound for copy, bound in bounds.items())
     return Outcome(f"at least {one} bytes, at most {bounds['blocking']} blocking and {bounds['async']} async", got, is_right)

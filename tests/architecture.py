@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "shardtools"
 FLOORS = (
     {"errors", "units"},
-    {"keys", "sample", "extents", "plan", "partitions", "manifest", "duplicates", "digests", "plugins", "mosaic"},
+    {"keys", "sample", "extents", "plan", "partitions", "manifest", "duplicates", "digests", "plugins", "mosaic", "signals"},
     {"storage"},
     {"formats"},
     {"datasets"},
@@ -36,7 +36,7 @@ HOMES = {
     "pyarrow": ("sources.parquet", "sources.csv"),
     "tokenizers": ("transforms._tokenize_hf",),
     "gigatoken": ("transforms._tokenize_gigatoken",),
-    "jinja2": ("transforms._chat_template",),
+    "jinja2": ("transforms._chat_template", "bench.report.html"),
     "transformers": (),
     "PIL": ("transforms.images", "loaders", "verify", "bench", "explore._images"),
     "ray": ("engines.ray",),

@@ -29,6 +29,8 @@ class BlockPlan:
     max_blocks: int = MOST_BLOCKS
     """Equal to ``min_blocks`` where the number is fixed. Six are enough on a quiet host. One trial that something else slowed to half
     makes the interval of six useless, and only more blocks mend that."""
+    seconds: float = 90.0
+    """Blocks beyond ``min_blocks`` run where they are expected to end within: noise shall not make a run three times as long."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_blocks <= self.max_blocks <= MAX_BLOCKS:
@@ -48,14 +50,17 @@ class BlockPlan:
         drawn = tuple(int(side) for side in np.argsort(random.random(num_sides)))
         return drawn[::-1] if block % 2 else drawn
 
-    def wants_more(self, num_run: int, comparisons: Sequence[Comparison]) -> bool:
-        """Whether another block is to run after ``num_run``; ``comparisons`` is what they came to, empty where nothing can be compared."""
+    def wants_more(self, num_run: int, comparisons: Sequence[Comparison], seconds: float = 0.0) -> bool:
+        """Whether another block is to run after ``num_run``, which took ``seconds``; ``comparisons`` is what they came to, empty where
+        nothing can be compared."""
         if num_run < self.min_blocks:
             return True
-        return num_run < self.max_blocks and any(compared.half_width > WIDE for compared in comparisons)
+        has_time = seconds / num_run * (num_run + 1) <= self.seconds
+        return num_run < self.max_blocks and has_time and any(compared.half_width > WIDE for compared in comparisons)
 
     def rule(self) -> str:
         """The stop rule in words, printed beside the result."""
         if self.min_blocks == self.max_blocks:
             return f"{plural(self.min_blocks, 'paired block')}, number fixed, order randomised"
-        return f"{self.min_blocks} to {self.max_blocks} paired blocks, extended while an interval is wider than +-5 %, order randomised"
+        extended = f"extended while an interval is wider than +-5 % and it takes no more than {self.seconds:.0f} s"
+        return f"{self.min_blocks} to {self.max_blocks} paired blocks, {extended}, order randomised"

@@ -1,6 +1,6 @@
 """All that ran, in its place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shardtools.bench.request import BenchRequest
@@ -15,7 +15,7 @@ class Trial:
 
     side: int
     block: int | None
-    """None: a trial of the timeline, which no comparison uses."""
+    """None: a trial with instruments, which no comparison uses."""
     order_in_block: int
     cache: dict[str, Any]
     """The page cache it began with."""
@@ -31,8 +31,17 @@ class Measured:
     workload: Workload
     trials: list[Trial]
     comparisons: list[tuple[int, int, Comparison]]
+    ablation: list[dict[str, Any]] = field(default_factory=list)
+    """This and what follows as the report has them: see ``schema.json``."""
+    ceilings: dict[str, Any] | None = None
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    matrix: dict[str, Any] | None = None
+    recommendation: dict[str, Any] | None = None
+    not_measured: list[dict[str, str]] = field(default_factory=list)
+    """Why a part above is missing, where the reason is of this run."""
 
     def of(self, side: int, is_timeline: bool) -> list[TrialResult]:
-        """The trials of a side that went well."""
-        found = (trial.result for trial in self.trials if trial.side == side and (trial.block is None) == is_timeline)
+        """The trials of a side that went well: those of the timeline, or those of the blocks."""
+        mode = "timeline" if is_timeline else "throughput"
+        found = (trial.result for trial in self.trials if trial.side == side and trial.result.spec.mode == mode)
         return [result for result in found if result.status == "ok"]

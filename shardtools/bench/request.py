@@ -1,10 +1,16 @@
 """What ``bench`` is asked for, as one frozen value."""
 
+import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shardtools.bench.blocks import BlockPlan
+from shardtools.bench.report.gates import Bounds
 from shardtools.bench.spec import CacheState, Consumer, Settings, Workload
 from shardtools.errors import UsageError
+
+Attribute = Literal["first", "all", "none"]
+Search = Literal["knee", "grid"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,13 @@ class BenchRequest:
     """Of each measured window."""
     timeout_seconds: float = 120.0
     """Of each trial."""
+    attribute: Attribute = "first"
+    """The sides of which it is found out what limits the loader."""
+    search: Search | None = None
+    """For the best settings of the ``DataLoader``, of the side named last: to the knee, or over the full grid."""
+    search_seconds: float | None = None
+    """What matters most is tried first; when they are over, no further trial begins. None: 150 to the knee, 600 for the grid."""
+    bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         if not self.uris:
@@ -35,5 +48,14 @@ class BenchRequest:
                 "expected --allow-drop-caches with --cache cold-full, since it empties the page cache of the whole machine, got none; "
                 "add it where that disturbs nobody, or take --cache cold-data"
             )
+        given = (self.min_seconds, self.timeout_seconds, self.bounds.ratio, self.bounds.au_percent)
+        if not all(math.isfinite(number) for number in (*given, self.consumer.step_ms, self.consumer.launch_cpu_ms) if number is not None):
+            raise UsageError("expected finite numbers, got nan or infinity; correct the option")
+        if self.bounds.ratio is not None and (self.plan.max_blocks == 1 or len(self.uris) < 2):
+            raise UsageError(
+                "expected two sides and two blocks or more with --require-ratio, since one trial of each has no interval, got less"
+            )
+        if self.bounds.au_percent is not None and self.consumer.kind == "none":
+            raise UsageError("expected --step-ms, --model or --gpu with --require-au, since nothing else is kept busy, got none of them")
         if self.settings.pin_memory and self.consumer.device == "cpu":
             raise UsageError("expected --gpu with --pin-memory, got neither a GPU nor anything to pin for; leave one out or add the other")

@@ -13,6 +13,10 @@ CacheState = Literal["cold-full", "cold-data", "warm"]
 ConsumerKind = Literal["none", "sim", "model"]
 DeviceName = Literal["cpu", "cuda", "sim"]
 Copy = Literal["blocking", "async", "prefetch-stream"]
+_USUAL_BUFFER = 1000
+"""Of samples, as webdataset's users set it."""
+
+Intervention = Literal["storage", "decode", "transform", "collate", "transfer"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,13 @@ class Workload:
     transform: str | None = None
     """``pkg.mod:function`` of what ``decode`` made (of ``rgb``: a ``PIL.Image`` in RGB); None: images are resized to
     [3, image_side, image_side] uint8, others kept."""
+    collate: str | None = None
+    """``pkg.mod:function`` of the list of samples of a batch; None: by what ``decode`` makes."""
     image_side: int = 224
     shuffle: bool = True
     seed: int = 0
-    shuffle_buffer: int = 1000
-    """Samples webdataset's buffer holds in each worker."""
+    shuffle_buffer: int | None = None
+    """Samples webdataset's buffer holds in each worker; None: see ``buffer_samples``."""
     predownload: int | None = None
     """StreamingDataset's; None: its own default."""
     cache_limit: str | None = None
@@ -54,6 +60,13 @@ class Workload:
     seq_len: int | None = None
     like: str | None = None
     """A dataset packed from the other sides: its recipe says how files are grouped, what the keys are, how text is tokenized."""
+
+    def buffer_samples(self, num_samples: int | None, num_workers: int) -> int:
+        """What webdataset's buffer holds in each worker: as given, else 1,000, and no more than a tenth of what the worker reads: a
+        larger one would have read a small set to its end before the first batch, and nothing of that be measured."""
+        if self.shuffle_buffer is not None or num_samples is None:
+            return self.shuffle_buffer or _USUAL_BUFFER
+        return max(1, min(_USUAL_BUFFER, num_samples // (10 * max(1, num_workers))))
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,8 @@ class Consumer:
     device: DeviceName = "cpu"
     copy: Copy = "blocking"
     """Host to device."""
+    sim_copy_gbps: float = 12.0
+    """Of the device ``sim``: 10^9 bytes a second from host to device."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +117,14 @@ class TrialSpec:
     """Of the whole trial; then its process group is ended."""
     is_forced: bool = False
     """Run also where too little shared memory or too few descriptors are foreseen."""
+    max_seconds: float = 30.0
+    """The window ends then, however few its steps, unless ``min_seconds`` is more."""
+    intervention: Intervention | None = None
+    """The cost that is taken away, to see what the loader gains. ``storage``: nothing but a warm page cache, which the caller prepares;
+    ``decode``, ``transform``: what they made of earlier samples is given again; ``collate``: one batch, built once, is sent again and
+    again; ``transfer``: all work is done, and a number is sent in place of the batch."""
+    plant: str | None = None
+    """``pkg.mod:function`` of the opened ``Side``, which returns it with a fault of known cost: how attribution is tested."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

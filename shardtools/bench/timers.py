@@ -15,6 +15,7 @@ STAGES = ("storage", "parse", "decode", "transform", "collate")
 """In the order a sample passes them; tokenizing is ``decode``."""
 MEASURES = ("wall_s", "cpu_s", "bytes", "count")
 _MAX_WORKERS = 256
+_NUM_LOOKS, _NUM_PROBES = 5, 400
 
 
 class StageTimers:
@@ -39,6 +40,13 @@ class StageTimers:
         row = self._cells[0 if worker is None else 1 + worker.id, STAGES.index(name)].numpy()
         row += (wall_s, cpu_s, num_bytes, 1)
 
+    def own_share(self, wall_s: float) -> float:
+        """What the timers themselves took of the workers' time in a window of ``wall_s``: how often they were used since ``clear``,
+        times what one use costs this process now, at its best of several looks: a busy host is not the timers' doing."""
+        num_uses = float(self._cells[:, :, MEASURES.index("count")].sum())
+        seconds_per_use = min(_seconds_of_probes() for _ in range(_NUM_LOOKS)) / _NUM_PROBES
+        return num_uses * seconds_per_use / (max(1, len(self._cells) - 1) * wall_s)
+
     def clear(self) -> None:
         """At the start of the measured window: what was before does not count."""
         self._cells.zero_()
@@ -50,3 +58,11 @@ class StageTimers:
             name: {"wall_s": wall, "cpu_s": cpu, "blocked_s": max(0.0, wall - cpu), "bytes": int(num_bytes), "count": int(count)}
             for name, (wall, cpu, num_bytes, count) in zip(STAGES, found, strict=True)
         }
+
+
+def _seconds_of_probes() -> float:
+    probe, began = StageTimers(0), time.perf_counter()
+    for _ in range(_NUM_PROBES):
+        with probe.stage(STAGES[0]):
+            pass
+    return time.perf_counter() - began

@@ -19,6 +19,7 @@ _COMMANDS = {
     "pack": "Pack files or JSON lines into WDS or MDS shards.",
     "verify": "Prove that a dataset is whole and sound.",
     "bench": "Measure small files against shards, up to the GPU.",
+    "doctor": "Tell what will break on this machine, and watch it.",
     "inspect": "Show what a dataset is and what is in it.",
     "extract": "Turn shards back into files.",
     "index": "Make index, manifest and sidecars again from sound shards.",

@@ -39,8 +39,9 @@ def quiet_libraries(streaming, webdataset):
 
 
 @pytest.fixture(autouse=True)
-def temporary(monkeypatch):
+def temporary(monkeypatch, tmp_path_factory):
     """The folder of all temporary files of the test; short: see ``private_folder``."""
+    tmp_path_factory.getbasetemp()  # made before, else it would go with the first test's
     with tempfile.TemporaryDirectory(prefix="proof-test-", dir="/tmp") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield folder
@@ -59,7 +60,8 @@ def test_all_layouts_of_the_same_samples_are_the_same(tmp_path):
     uris = [as_files(tmp_path / "files", SAMPLES), as_tars(tmp_path / "wds", SAMPLES), as_mds(tmp_path / "mds", SAMPLES, ENCODINGS)]
     proofs = proofs_of(uris, ("webdataset", "streaming", "shardtools"))
     assert refuse_unequal(proofs) == [
-        f"files by torch and {other}: the same 45 samples, each delivered once; the 45 with the smallest hashes decode to the same"
+        f"files by torch and {other}: the same 45 samples, each delivered once; every field of 45 samples is the same (json, png); "
+        "the 45 with the smallest hashes decode to the same"
         for other in ("wds by webdataset", "wds by shardtools", "mds by streaming", "mds by shardtools")
     ]
     hashes = [key_hash(key) for key in SAMPLES]
@@ -197,6 +199,89 @@ def test_keys_out_of_records_are_found_by_the_recipe(build_docs):
     proofs = proofs_of([docs, wds])
     refuse_unequal(proofs)
     assert "d=205" in proofs[0].keys
+
+
+# Fields, of every sample.
+
+MANY = {f"{i:04d}": {"json": b'{"n": %d, "a": [1, 2]}' % i, "cls": b"%d" % (i % 7), "txt": f"Häuser {i}".encode()} for i in range(200)}
+LATE = max(MANY, key=key_hash)
+"""Not among the 64 that are decoded."""
+
+
+def packed(source, destination, format_, **words):
+    from shardtools.build import run
+    from shardtools.build.order import OrderWords, order_of
+    from shardtools.sources import resolve_inputs
+
+    run.build([source], str(destination), order_of(resolve_inputs([source]), OrderWords(format_, **words)))
+    return str(destination)
+
+
+FIELDS = {
+    "a JSON text": ({"json": b'{"n": 0, "a": [1, 3]}'}, "whose json is not the same"),
+    "a number": ({"cls": b"8"}, "whose cls is not the same"),
+    "a letter": ({"txt": "Häusar 0".encode()}, "whose txt is not the same"),
+    "a field more": ({"id": b"1"}, "which has id only in .*: one holds fields that the other lacks"),
+}
+
+
+@pytest.mark.parametrize("fault", FIELDS)
+def test_a_field_that_decoding_never_sees_is_seen(tmp_path, fault, one_sentence):
+    """One of 200 samples, a few bytes; decoding takes the text alone."""
+    fields, words = FIELDS[fault]
+    uris = [as_files(tmp_path / "files", MANY), as_tars(tmp_path / "wds", {**MANY, LATE: {**MANY[LATE], **fields}}, per_shard=50)]
+    proofs = proofs_of(uris, decode="text", text_key="txt")
+    assert LATE not in proofs[0].decoded
+    with pytest.raises(UsageError, match=f"got 1 of 200 that differ, such as {LATE}, {words}") as caught:
+        refuse_unequal(proofs)
+    one_sentence(caught.value)
+
+
+def test_values_are_the_same_however_a_format_stores_them(tmp_path):
+    """Labels as text and as eight bytes, JSON with other spaces, text; by the library's own columns, and by ours."""
+    files = as_files(tmp_path / "files", MANY)
+    rows = {
+        key: {"json": json.loads(fields["json"]), "cls": int(fields["cls"]), "txt": fields["txt"].decode()} for key, fields in MANY.items()
+    }
+    foreign = as_mds(tmp_path / "mds", rows, {"json": "json", "cls": "int", "txt": "str"})
+    ours = packed(files, tmp_path / "ours", "mds")
+    tars = as_tars(tmp_path / "wds", {key: {**fields, "json": fields["json"].replace(b" ", b"")} for key, fields in MANY.items()})
+    proofs = proofs_of([files, foreign, ours, tars], ("shardtools",), decode="text", text_key="txt")
+    for sentence in refuse_unequal(proofs):
+        assert "every field of 200 samples is the same (cls, json, txt)" in sentence
+    rows[LATE]["cls"] += 1
+    other = as_mds(tmp_path / "other", rows, {"json": "json", "cls": "int", "txt": "str"})
+    with pytest.raises(UsageError, match=f"such as {LATE}, whose cls is not the same"):
+        refuse_unequal([*proofs[:1], *proofs_of([other], ("shardtools",), decode="text", text_key="txt")])
+
+
+@pytest.mark.parametrize("format_", ["wds", "mds"])
+def test_what_packing_adds_to_files_is_no_difference(tmp_path, format_):
+    """A label by folder, and the path."""
+    files = as_files(tmp_path / "files", SAMPLES)
+    shards = packed(files, tmp_path / format_, format_, source_options={"label_from": "dir", "keep_path": ""})
+    (sentence,) = refuse_unequal(proofs_of([files, shards], ("shardtools",)))
+    assert "every field but cls, path, which packing made, of 45 samples is the same (json, png)" in sentence
+
+
+def test_pictures_of_several_kinds_are_one_column(tmp_path):
+    """Files and tars keep each its own extension."""
+    samples = {f"{i:04d}": {("jpg" if i % 2 else "png"): SAMPLES[key]["png"]} for i, key in enumerate(SAMPLES)}
+    files = as_files(tmp_path / "files", samples)
+    shards = [packed(files, tmp_path / format_, format_) for format_ in ("wds", "mds")]
+    proofs = proofs_of([files, *shards], ("shardtools",))
+    assert {name for fields in proofs[2].fields.values() for name in fields} == {"image"}
+    for sentence in refuse_unequal(proofs):
+        assert "every field of 45 samples is the same (jpg, png)" in sentence
+
+
+def test_where_fields_are_not_compared_it_is_said(build_docs):
+    docs, mds = build_docs("mds")
+    (sentence,) = refuse_unequal(proofs_of([docs, mds], ("shardtools",)))
+    assert "fields were not compared but by decoding 64 samples, since records are stored as their fields" in sentence
+    docs, wds = build_docs("wds")
+    (sentence,) = refuse_unequal(proofs_of([docs, wds], ("shardtools",)))
+    assert "every field of 90 samples is the same (json)" in sentence
 
 
 # More samples than are read whole.

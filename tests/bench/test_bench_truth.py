@@ -15,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra train")
 
+from shardtools.bench import rounds as bench_rounds  # noqa: E402
 from shardtools.bench import run as bench_run  # noqa: E402
 from shardtools.bench.blocks import BlockPlan  # noqa: E402
 from shardtools.bench.request import BenchRequest  # noqa: E402
@@ -79,7 +80,7 @@ def test_what_is_true_is_found(
         monkeypatch.syspath_prepend(str(Path(__file__).parent))
         monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{ROOT}")
         if planted:
-            monkeypatch.setattr(bench_run, "run_trial", slowed(sides[1]))
+            monkeypatch.setattr(bench_rounds, "run_trial", slowed(sides[1]))
         found = measured(sides, seed=100 * planted + number)
         cache.set(place, found)
     print(found)

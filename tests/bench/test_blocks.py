@@ -45,7 +45,15 @@ def test_six_blocks_run_always_and_up_to_twelve_while_the_interval_is_wide() -> 
     assert [num_run for num_run in range(20) if plan.wants_more(num_run, [narrow])] == list(range(6))
     assert [num_run for num_run in range(20) if plan.wants_more(num_run, [narrow, wide])] == list(range(12))
     assert [num_run for num_run in range(20) if plan.wants_more(num_run, [])] == list(range(6))
-    assert plan.rule() == "6 to 12 paired blocks, extended while an interval is wider than +-5 %, order randomised"
+    rule = "6 to 12 paired blocks, extended while an interval is wider than +-5 % and it takes no more than 90 s, order randomised"
+    assert plan.rule() == rule
+
+
+def test_blocks_are_added_only_where_there_is_time() -> None:
+    """Six blocks in 72 s are 12 s a block: the seventh would end at 84 s, the eighth at 96 s."""
+    plan, wide = BlockPlan(seed=0), compared(0.5)
+    assert [num_run for num_run in range(20) if plan.wants_more(num_run, [wide], seconds=12.0 * num_run)] == list(range(7))
+    assert [num_run for num_run in range(20) if plan.wants_more(num_run, [wide], seconds=60.0 * num_run)] == list(range(6))
 
 
 def test_a_fixed_number_of_blocks_is_not_extended() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shardtools.bench.cache_state import NAMES_CAVEAT, CacheProof, Side, prepare
 from shardtools.bench.counters.device import Roots
 from shardtools.bench.page_cache import Residency
+from shardtools.bench.page_cache.state import NAMES_CAVEAT, CacheProof, Side, prepare
 from shardtools.bench.spec import CacheState, Kind
 from shardtools.errors import ShardtoolsError
 

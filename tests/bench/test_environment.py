@@ -97,7 +97,8 @@ def test_the_start_method_is_told_without_being_settled() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys, shardtools.bench.cache_state, shardtools.bench.counters.sampler; from shardtools.bench.environment import ledger\n"
+        "import sys, shardtools.bench.page_cache.state, shardtools.bench.counters.sampler\n"
+        "from shardtools.bench.environment import ledger\n"
         "ledger(['/']); print(sorted({'torch', 'streaming', 'webdataset', 'psutil', 'click'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

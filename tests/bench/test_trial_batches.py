@@ -13,9 +13,7 @@ from torch.utils.data import _utils  # noqa: E402
 from shardtools.bench.devices.cpu import CpuDevice  # noqa: E402
 from shardtools.bench.devices.sim import SimDevice, VirtualClock  # noqa: E402
 from shardtools.bench.leaves import hidden_types, leaves, mapped, moved  # noqa: E402
-from shardtools.bench.spec import Settings  # noqa: E402
 from shardtools.bench.trial._pinning import pinning  # noqa: E402
-from shardtools.bench.trial._safety import RefusedError, batch_facts, predicted, refuse_unsafe  # noqa: E402
 from shardtools.bench.trial._static import kept_copy  # noqa: E402
 
 pytestmark = pytest.mark.train
@@ -121,41 +119,3 @@ def test_a_kept_copy_shares_no_memory() -> None:
     kept = kept_copy(batch, SimDevice(VirtualClock()))
     assert not kept[0].is_shared()
     assert [tensor.tolist() for tensor in kept] == [tensor.tolist() for tensor in batch]
-
-
-def test_predictions_follow_the_published_bound() -> None:
-    """One tensor of 5,000 bytes takes two pages; W = 3, P = 4: 12 queued, one returned, one held."""
-    facts = batch_facts([torch.zeros(5000, dtype=torch.uint8), torch.zeros(1)])
-    assert facts == {"bytes": 5004, "tensors": 2, "shm_bytes": 12288, "pinned_bytes": 8192 + 4}
-    found = predicted(facts, Settings(num_workers=3, prefetch_factor=4), "async")
-    assert found == {"shm_bytes": 13 * 12288, "shm_bound_bytes": 14 * 12288, "fds": 28, "pinned_bound_bytes": 0}
-    none = {"shm_bytes": 0, "shm_bound_bytes": 0, "fds": 0, "pinned_bound_bytes": 0}
-    assert predicted(facts, Settings(num_workers=0), "async") == none
-
-
-@pytest.mark.parametrize(("copy", "num_pinned"), [("blocking", 14), ("async", 22), ("prefetch-stream", 22)])
-def test_pinned_batches_are_those_of_the_queue_and_those_that_are_still_copied(copy: Any, num_pinned: int) -> None:
-    """Blocks of a power of two: 4,096 of 4,096 bytes, 8,192 of one more, none of nothing. The host may be 8 steps ahead."""
-    facts = batch_facts([torch.zeros(size, dtype=torch.uint8) for size in (4096, 4097, 0)])
-    found = predicted(facts, Settings(3, 4, pin_memory=True), copy)
-    assert found["pinned_bound_bytes"] == num_pinned * (4096 + 8192)
-    assert predicted(facts, Settings(0, pin_memory=True), "blocking")["pinned_bound_bytes"] == 2 * (4096 + 8192)
-
-
-def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardtools.bench.trial import _safety
-
-    batch = {"bytes": 10, "tensors": 4, "shm_bytes": 10}
-    monkeypatch.setattr(_safety.resource, "getrlimit", lambda _: (100, 100))
-
-    def refuse(shm: int, fds: int, pinned: int, free: int | None, usable: int | None) -> None:
-        refuse_unsafe({"shm_bound_bytes": shm, "fds": fds, "pinned_bound_bytes": pinned}, batch, free, usable)
-
-    refuse(80, 80, 60, 100, 200)
-    refuse(80, 80, 60, None, None)
-    with pytest.raises(RefusedError, match="not run: shared memory 81 B of 100 B free"):
-        refuse(81, 0, 0, 100, 1000)
-    with pytest.raises(RefusedError, match="not run: 81 file descriptors of 100"):
-        refuse(0, 81, 0, 100, 1000)
-    with pytest.raises(RefusedError, match="not run: batches take 141 B of 200 B usable memory"):
-        refuse(80, 0, 61, 100, 200)

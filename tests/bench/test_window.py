@@ -1,4 +1,4 @@
-"""The window counts what lasts: stops a rate that is the prefetch queue's, a fraction of a period's, or a restart's.
+"""The window counts what lasts: stops a rate that is the prefetch queue's, or a fraction of a period's.
 
 Every right answer is known beforehand: the clock is made up, and exact, in whole milliseconds.
 """
@@ -195,16 +195,22 @@ def measured_set(data: SmallSet, asked: WindowRule, hooks: Hooks | None = None) 
 
 
 def test_a_set_smaller_than_the_window_is_read_in_whole_passes_and_labelled() -> None:
-    """Seven batches, the last a half: 104 samples take 30 ms to begin and 70 to read."""
+    """Seven batches, the last a half: 104 samples take 30 ms to begin and 70 to read. Six steps of each pass count, three a worker."""
     data = SmallSet(Clock(), [16] * 6 + [8], begin_ms=30, step_ms=10)
     found = measured_set(data, rule(2, 2, min_seconds=2000))
-    assert found.is_looped
-    assert found.throughput == 104 / 100
+    assert (found.is_looped, found.label, found.passes_before) == (True, "warm", 2)
+    assert found.throughput == 16 / 10
+    assert found.throughput_with_restarts == 104 / 100
     assert found.samples == 104 * found.num_passes
     assert found.pass_samples == 104
     assert found.restart_s == found.num_passes * (30 + 10)
-    assert found.wall_s == found.num_passes * 100 >= 2000
-    assert found.steps == 7 * found.num_passes >= 50
+    assert found.wall_s == found.num_passes * 100
+    told = found.as_json()
+    assert told["steady_s"] == found.num_passes * 60 >= 2000
+    assert told["steady_steps"] == 6 * found.num_passes >= 50
+    assert told["steady_samples"] == 96 * found.num_passes
+    assert found.step_s == 10
+    assert [step for step in range(14) if not found.counts(step)] == [6, 13]
     assert found.warm_steps == 14  # The first pass has fewer than the 8 of warm-up, the second begins the count at its end.
 
 
@@ -215,7 +221,9 @@ def test_a_set_that_ends_inside_the_window_is_measured_anew_in_whole_passes() ->
     data = SmallSet(clock, [4] * 40, begin_ms=300, step_ms=10)
     found = measured_set(data, rule(2, 2, min_seconds=500), Hooks(clock, on_start=lambda: starts.append(clock.ms)))
     assert (found.warm_steps, found.num_passes, found.steps) == (40, 2, 80)
-    assert found.throughput == 160 / 700
+    assert found.throughput == 4 / 10
+    assert found.throughput_with_restarts == 160 / 700
+    assert [step for step in range(80) if not found.counts(step)] == [*range(8), *range(40, 48)]
     assert starts == [380, 700]
     assert not found.is_short
 
@@ -224,6 +232,7 @@ def test_the_first_pass_of_a_slow_loader_is_kept_when_it_lasted_long_enough() ->
     data = SmallSet(Clock(), [4] * 40, begin_ms=300, step_ms=1000)
     found = measured_set(data, rule(2, 2, min_seconds=5000))
     assert (found.is_looped, found.is_short, found.steps) == (False, True, 32)
+    assert (found.label, found.passes_before, found.throughput_with_restarts) == ("first_pass", 0, None)
     assert found.throughput == 4 / 1000
     assert data.num_passes == 1
 
@@ -241,15 +250,16 @@ def test_a_window_for_a_cold_cache_stays_in_the_first_pass() -> None:
 def test_a_set_too_small_for_a_cold_window_loops_and_says_so() -> None:
     data = SmallSet(Clock(), [4] * 12, begin_ms=300, step_ms=10)
     found = measured_set(data, rule(2, 2, stays_in_first_pass=True, num_batches=12))
-    assert found.is_looped
-    assert found.throughput == 48 / 420
+    assert (found.is_looped, found.label, found.passes_before) == (True, "warm", 1)
+    assert found.throughput == 4 / 10
+    assert found.throughput_with_restarts == 48 / 420
 
 
 def test_a_loader_is_never_begun_again_before_it_is_exhausted() -> None:
     """Left early and begun again, it would spend 667 ms on batches of no use."""
     clock = Clock()
     fresh = SmallSet(clock, [1] * 9, begin_ms=100, step_ms=10)
-    assert measured_set(fresh, rule(2, 2, min_seconds=4000)).throughput == 9 / 190
+    assert measured_set(fresh, rule(2, 2, min_seconds=4000)).throughput_with_restarts == 9 / 190
     left = SmallSet(clock, [1] * 9, begin_ms=100, step_ms=10)
     next(left())
     before = clock.ms

@@ -165,6 +165,18 @@ def memory_limit_of(group: Group) -> MemoryLimit | None:
     return min(found, key=lambda limit: limit.limit_bytes - limit.used_bytes, default=None)
 
 
+def most_processes_of(group: Group) -> int | None:
+    """Processes and threads the tightest group may have, of the controller ``pids``; None where none has a limit."""
+    found = []
+    for folder in group.folders:
+        try:
+            text = read_text(f"{folder}/pids.max").strip()
+        except Unknown:
+            continue
+        found += [int(text)] if text.isdecimal() else []
+    return min(found, default=None)
+
+
 def _memory_limit(version: int, folder: str) -> MemoryLimit | None:
     names = ("memory.max", "memory.current", "inactive_file")
     if version == 1:

@@ -10,8 +10,9 @@ from typing import Any
 from shardtools.bench.counters.mounts import Mount, mount_of, parse_mountinfo
 from shardtools.bench.not_measured import Unknown, read_text
 
-_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "afs", "glusterfs", "9p", "virtiofs"}
-_MEMORY = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
+NETWORK = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "afs", "glusterfs", "9p", "virtiofs"}
+"""Types of file systems whose bytes come from elsewhere."""
+MEMORY = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
 _VIRTUAL_NAMES = ("vd", "xvd", "nbd", "rbd", "loop", "zram", "ram", "drbd")
 _VIRTUAL_MODELS = ("virtual", "vmware", "qemu", "elastic block store", "persistentdisk", "ephemeral", "msft", "google", "scaleway")
 _MAX_LINKS = 8
@@ -51,7 +52,7 @@ def mount_under(path: str, roots: Roots) -> Mount:
 
 def is_memory(mount: Mount) -> bool:
     """Whether files lie in memory, and in nothing below it."""
-    return mount.fs in _MEMORY
+    return mount.fs in MEMORY
 
 
 def device_under(path: str, roots: Roots) -> BlockDevice:
@@ -73,7 +74,7 @@ def device_number(path: str, roots: Roots) -> str:
         raise Unknown("too many file systems lie on top of each other")
     if is_memory(mount):
         raise Unknown(f"{mount.fs} is memory, no device")
-    if mount.fs in _NETWORK or mount.fs.startswith("fuse"):
+    if mount.fs in NETWORK or mount.fs.startswith("fuse"):
         raise Unknown(f"{mount.fs} has no block device on this machine")
     return _source_number(mount, roots)
 

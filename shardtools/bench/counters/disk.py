@@ -31,15 +31,45 @@ class DiskCounts:
 NAMES = tuple(item.name for item in fields(DiskCounts))
 _PLACES = (3, 5, 6, 12, 13)
 """Of these counts in a line, the device's numbers and name being the first three."""
+_OTHER_PLACES = (4, 7, 8, 9, 10)
+
+
+@dataclass(frozen=True)
+class OtherCounts:
+    """Since boot: what reading alone does not need, and ``iostat`` shows too."""
+
+    read_merges: float
+    writes: float
+    write_merges: float
+    write_sectors: float
+    write_ms: float
+    """Over all writes: each from when it was queued until it was done."""
+
+    def less(self, earlier: "OtherCounts") -> "OtherCounts":
+        return OtherCounts(*(now - then for now, then in zip(astuple(self), astuple(earlier), strict=True)))
 
 
 def parse_diskstats(text: str, device: str) -> DiskCounts:
     """Raises Unknown where the device has no line."""
+    return DiskCounts(*_counts(text, device, _PLACES))
+
+
+def parse_others(text: str, device: str) -> OtherCounts:
+    """Raises Unknown where the device has no line."""
+    return OtherCounts(*_counts(text, device, _OTHER_PLACES))
+
+
+def device_names(text: str) -> list[str]:
+    """Every device ``/proc/diskstats`` has a line of, partitions among them."""
+    return [words[2] for line in text.splitlines() if len(words := line.split()) > _PLACES[-1]]
+
+
+def _counts(text: str, device: str, places: tuple[int, ...]) -> list[int]:
     for line in text.splitlines():
         words = line.split()
         if len(words) > _PLACES[-1] and words[2] == device:
             try:
-                return DiskCounts(*(int(words[place]) for place in _PLACES))
+                return [int(words[place]) for place in places]
             except ValueError:
                 raise Unknown("/proc/diskstats is not as expected") from None
     raise Unknown(f"/proc/diskstats has no line of {device}")

@@ -33,6 +33,25 @@ class GpuReading:
     memory_used_bytes: int | None
 
 
+@dataclass(frozen=True)
+class GpuUse:
+    """What ``nvidia-smi dmon`` shows; None where the accelerator does not tell."""
+
+    index: int
+    power_w: float | None
+    temperature_c: float | None
+    sm_pct: float | None
+    memory_pct: float | None
+    """Of the time memory was read or written, not of its size."""
+    encoder_pct: float | None
+    decoder_pct: float | None
+    memory_mhz: float | None
+    processor_mhz: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 class Nvml:
     """The library, opened. Raises Unknown where there is no accelerator it knows.
 
@@ -62,6 +81,21 @@ class Nvml:
         return GpuReading(
             self._or_none(lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
             self._or_none(lambda: int(library.nvmlDeviceGetMemoryInfo(handle).used)),
+        )
+
+    def use(self, index: int) -> GpuUse:
+        """Never raises: what is not told is None."""
+        handle, library = self._handles[index], self._library
+        return GpuUse(
+            index,
+            self._or_none(lambda: library.nvmlDeviceGetPowerUsage(handle) / 1000),
+            self._or_none(lambda: float(library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU))),
+            self._or_none(lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
+            self._or_none(lambda: float(library.nvmlDeviceGetUtilizationRates(handle).memory)),
+            self._or_none(lambda: float(library.nvmlDeviceGetEncoderUtilization(handle)[0])),
+            self._or_none(lambda: float(library.nvmlDeviceGetDecoderUtilization(handle)[0])),
+            self._or_none(lambda: float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM))),
+            self._or_none(lambda: float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))),
         )
 
     def close(self) -> None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from shardtools.bench.not_measured import Unknown, read_text
 
-_PPID, _UTIME, _STARTTIME, _RSS = 1, 11, 19, 21
+_PPID, _PGRP, _UTIME, _STARTTIME, _RSS = 1, 2, 11, 19, 21
 """Places in ``stat`` after the name, the state being 0."""
+_MINFLT, _MAJFLT, _VSIZE, _CPU = 7, 9, 20, 36
+_OWN_TICKS = (11, 12, 40)
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,22 @@ class ProcessStat:
     start_ticks: int
     """After boot: with the id, it names the process for good."""
     rss_pages: int
+    group: int = 0
+
+
+@dataclass(frozen=True)
+class ProcessUse:
+    """The same line, as ``pidstat`` shows it: what the process used itself, without its children."""
+
+    command: str
+    start_ticks: int
+    cpu_ticks: tuple[int, int, int]
+    """User, that of guests of a virtual machine in it; system; guests'."""
+    faults: tuple[int, int]
+    """Minor; major, which waited for a disk."""
+    virtual_bytes: int
+    rss_pages: int
+    last_cpu: int
 
 
 @dataclass(frozen=True)
@@ -40,9 +58,29 @@ def parse_stat(text: str) -> ProcessStat:
     words = text.rpartition(")")[2].split()
     try:
         ticks = sum(int(word) for word in words[_UTIME : _UTIME + 4])
-        return ProcessStat(words[0], int(words[_PPID]), ticks, int(words[_STARTTIME]), int(words[_RSS]))
+        return ProcessStat(words[0], int(words[_PPID]), ticks, int(words[_STARTTIME]), int(words[_RSS]), int(words[_PGRP]))
     except (IndexError, ValueError):
         raise Unknown("/proc/PID/stat is not as expected") from None
+
+
+def parse_use(text: str) -> ProcessUse:
+    """Of the same file as ``parse_stat``."""
+    before, _, after = text.rpartition(")")
+    words = after.split()
+    try:
+        ticks = [int(words[place]) for place in _OWN_TICKS]
+        minor, major, virtual, rss, started, cpu = (int(words[place]) for place in (_MINFLT, _MAJFLT, _VSIZE, _RSS, _STARTTIME, _CPU))
+    except (IndexError, ValueError):
+        raise Unknown("/proc/PID/stat is not as expected") from None
+    return ProcessUse(before.partition("(")[2], started, (ticks[0], ticks[1], ticks[2]), (minor, major), virtual, rss, cpu)
+
+
+def parse_waited(text: str) -> int:
+    """Nanoseconds a process was ready to run and no processor was free: ``/proc/PID/schedstat``."""
+    words = text.split()
+    if len(words) < 2 or not words[1].isdecimal():
+        raise Unknown("/proc/PID/schedstat is not as expected")
+    return int(words[1])
 
 
 def parse_io(text: str) -> ProcessIo:
@@ -59,6 +97,22 @@ def parse_pss(text: str) -> int:
     if "Pss" not in values:
         raise Unknown("/proc/PID/smaps_rollup has no Pss")
     return values["Pss"] * 1024
+
+
+def parse_private(text: str) -> int:
+    """Bytes of the same file that no other process shares."""
+    values = _named_numbers(text)
+    if "Private_Dirty" not in values:
+        raise Unknown("/proc/PID/smaps_rollup has no Private_Dirty")
+    return (values["Private_Dirty"] + values.get("Private_Clean", 0)) * 1024
+
+
+def parse_anonymous(text: str) -> int:
+    """Bytes of the same file that are of no file, whether shared since a fork or not."""
+    values = _named_numbers(text)
+    if "Anonymous" not in values:
+        raise Unknown("/proc/PID/smaps_rollup has no Anonymous")
+    return values["Anonymous"] * 1024
 
 
 def _named_numbers(text: str) -> dict[str, int]:

@@ -7,13 +7,13 @@ moment at which the device gets there, so a time between two marks is the device
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shardtools.bench.devices.missing import NoCudaError
+from shardtools.bench.devices.missing import NoCudaError, require_cuda
 from shardtools.bench.spec import TrialSpec
 
 if TYPE_CHECKING:
     from shardtools.bench.leaves import Leaf
 
-__all__ = ["Device", "NoCudaError", "open_device"]
+__all__ = ["Device", "NoCudaError", "open_device", "require_cuda"]
 
 
 class Device(Protocol):
@@ -81,7 +81,7 @@ def open_device(spec: TrialSpec) -> Device:
     if name == "sim":
         from shardtools.bench.devices.sim import RealClock, SimDevice
 
-        return SimDevice(RealClock(), pins=spec.settings.pin_memory)
+        return SimDevice(RealClock(), spec.consumer.sim_copy_gbps, pins=spec.settings.pin_memory)
     from shardtools.bench.devices.cpu import CpuDevice
 
     return CpuDevice()

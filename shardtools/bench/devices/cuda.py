@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from shardtools.bench.devices.missing import NoCudaError
+from shardtools.bench.devices.missing import require_cuda
 from shardtools.bench.leaves import Leaf, leaves, moved
 
 _CALIBRATION_CYCLES = 20_000_000
@@ -23,11 +23,7 @@ class CudaDevice:
     has_copies = True
 
     def __init__(self) -> None:
-        if not torch.cuda.is_available():
-            built = torch.version.cuda or "none"
-            raise NoCudaError(
-                f"expected a CUDA device, got none (torch {torch.__version__} built for CUDA {built}); give --device cpu to measure without"
-            )
+        require_cuda()
         self._device = torch.device("cuda", 0)
         self.target = str(self._device)
         self._cycles_per_ms: float | None = None

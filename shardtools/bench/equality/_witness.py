@@ -2,6 +2,7 @@
 
 import hashlib
 import heapq
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import torch
 import xxhash
 
 from shardtools import keys
+from shardtools.bench.equality._fields import FieldHasher, Fields
 from shardtools.bench.equality.token_streams import (
     Bag,
     Digester,
@@ -23,6 +25,7 @@ from shardtools.bench.equality.token_streams import (
     stream_name,
     stream_text,
 )
+from shardtools.bench.readers.faults import stages_of
 from shardtools.bench.readers.prepare import LENGTH_FIELDS, TOKEN_FIELDS, TokenDecoder, decoder_of, payload_bytes
 from shardtools.bench.readers.recipes import packing_of, recipe_of
 from shardtools.bench.readers.side import KEY, RawSample
@@ -45,6 +48,8 @@ class Seen(NamedTuple):
     """Of a packed row."""
     parts: list[Part] | None = None
     """Of a row made on the fly."""
+    fields: Fields = ()
+    """None of a row made on the fly."""
 
 
 class Witness:
@@ -52,6 +57,8 @@ class Witness:
 
     def __init__(self, layout: Layout, workload: Workload, num_decoded: int) -> None:
         self._decode = decoder_of(layout, workload)
+        self._stage, _ = stages_of(layout, workload)
+        self._hashed = FieldHasher(layout)
         self._num_decoded = num_decoded
         self._largest: list[int] = []
         self._tokens = TokenDecoder(layout) if workload.decode == "tokens" else None
@@ -64,8 +71,16 @@ class Witness:
             return Seen("", payload_bytes(raw), None, None, parts_of_row(raw["tokens"], pieces, self._cut, self._digester))
         key, num_bytes = canonical_key(raw[KEY]), payload_bytes(raw)
         runs = None if self._tokens is None else self._runs(self._tokens, raw)
-        decoded = digest_of(self._decode(raw)) if self._is_wanted(key_hash(key)) else None
-        return Seen(key, num_bytes, decoded, runs)
+        fields = self._hashed(raw)
+        decoded = self._decoded(raw) if self._is_wanted(key_hash(key)) else None
+        return Seen(key, num_bytes, decoded, runs, fields=fields)
+
+    def _decoded(self, raw: RawSample) -> str:
+        """Raises SampleError."""
+        try:
+            return digest_of(self._decode(raw))
+        except (Exception, SystemExit) as error:
+            raise self._stage.fault(raw, error) from None
 
     def _runs(self, tokens: TokenDecoder, raw: RawSample) -> list[Run]:
         row = tokens.array(raw, TOKEN_FIELDS)
@@ -128,12 +143,16 @@ class Tally:
     num_tokens: int = 0
     decoded: dict[str, str] = field(default_factory=dict)
     """Digests of decoded samples by key: at the end those with the smallest hashes."""
+    fields: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By key, the hash of each field by its name."""
 
     def add(self, seen: Seen) -> None:
         self.num_delivered += 1
         self.num_bytes += seen.num_bytes
         if seen.parts is None:
             self.keys[seen.key] += 1
+        if seen.fields:
+            self.fields[seen.key] = {sys.intern(name): value for name, value in seen.fields}
         if seen.decoded is not None:
             self.decoded[seen.key] = seen.decoded
         self.num_tokens += sum(run.length for run in seen.runs or ()) + sum(part.run.length for part in seen.parts or ())

@@ -1,11 +1,10 @@
-"""The process that reads one side to prove what it delivers: asked on standard input, answers in a file."""
+"""Reads one side to prove what it delivers, in the process that does nothing else."""
 
 import functools
 import hashlib
 import json
 import multiprocessing
 import os
-import sys
 import warnings
 from dataclasses import asdict
 from operator import xor
@@ -15,7 +14,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from shardtools.bench.equality._witness import DECODED_OF_PART, DECODED_SAMPLES, RowStreams, Tally, Witness, canonical_key, key_hash
-from shardtools.bench.equality.proof import WHOLE_SAMPLES, Proof
+from shardtools.bench.equality.proof import RESULT_NAME, WHOLE_SAMPLES, Proof
 from shardtools.bench.equality.token_streams import DocumentStreams
 from shardtools.bench.readers._open import open_reader
 from shardtools.bench.readers.first import all_keys
@@ -23,6 +22,7 @@ from shardtools.bench.readers.prepare import transform_of
 from shardtools.bench.readers.recipes import encoding_of, recipe_of
 from shardtools.bench.readers.side import Delivery, Side
 from shardtools.bench.spec import Layout, Settings, Workload
+from shardtools.bench.user_faults import sentence_of
 from shardtools.datasets import open_dataset
 from shardtools.errors import UsageError
 
@@ -72,6 +72,7 @@ def judge(side: Side, layout: Layout, workload: Workload, settings: Settings, nu
         has_ends=ends.get("eos_id") is not None or ends.get("bos_id") is not None,
         whole=whole,
         keys=tuple(sorted(tally.keys)) if whole else (),
+        fields=tally.fields if whole else {key: tally.fields[key] for key in smallest if key in tally.fields},
     )
 
 
@@ -127,22 +128,27 @@ def _ids(tally: Tally, layout: Layout, workload: Workload, whole: bool) -> "tupl
     return known, num_repeated + num_stored_twice, int((~np.isin(delivered, known)).sum())
 
 
-def main() -> None:
-    """As its own process."""
-    asked = json.load(sys.stdin)
+def _fault(error: BaseException, layout: Layout) -> str:
+    """One sentence, whatever a library or a worker raised."""
+    said = sentence_of(error)
+    if said.startswith("expected "):
+        return said
+    return f"expected to read {layout.uri} ({layout.name}) once to prove that sides are equal, got {said}; mend what it names"
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """The proof, or why there is none, as plain data."""
     warnings.simplefilter("ignore")
+    layout = Layout(**asked["layout"])
     try:
-        proof = prove_here(Layout(**asked["layout"]), Workload(**asked["workload"]), Settings(**asked["settings"]))
-        answer: dict[str, Any] = asdict(proof)
+        return asdict(prove_here(layout, Workload(**asked["workload"]), Settings(**asked["settings"])))
     except Exception as error:
-        answer = {"fault": " ".join(str(error).split()), "is_usage": isinstance(error, UsageError)}
-        if not str(error):
-            answer["fault"] = type(error).__name__
-    path = sys.argv[1]
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump(answer, file)
-    os.replace(path + ".part", path)
+        return {"fault": _fault(error, layout), "is_usage": isinstance(error, UsageError)}
 
 
-if __name__ == "__main__":
-    main()
+def main(folder: str, asked: dict[str, Any]) -> None:
+    """In a process that does nothing else; the answer lies in ``folder``."""
+    found, path = answer(asked), os.path.join(folder, RESULT_NAME)
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    os.replace(f"{path}.part", path)

@@ -1,22 +1,22 @@
 """What one side delivers: read once, whole, by its own reader in a fresh process."""
 
-import contextlib
 import json
 import os
-import shutil
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from shardtools.bench.processes import THREAD_VARIABLES, end_group, exit_code, private_folder
+from shardtools.bench.processes.folders import private_folder
+from shardtools.bench.processes.own_process import OwnProcess
 from shardtools.bench.readers.shared_memory import free_shared_memory
 from shardtools.bench.spec import Layout, Settings, Workload
 from shardtools.errors import ShardtoolsError, UsageError
+from shardtools.signals import ends_tidily
 
 WHOLE_SAMPLES = 50_000
 """Up to so many samples a side is read whole."""
+RESULT_NAME = "proof"
+"""In the folder of the process that reads."""
 _POLL_SECONDS = 0.02
 
 
@@ -52,6 +52,8 @@ class Proof:
     """All samples were read. Else keys are those of names and headers, and the rest is of the first ``num_delivered``."""
     keys: tuple[str, ...] = field(default=(), repr=False)
     """Of all samples, where the side was read whole."""
+    fields: dict[str, dict[str, int]] = field(default_factory=dict, repr=False)
+    """By key, the hash of each field's value by its name; of those that were decoded where the side was not read whole."""
 
     @property
     def is_on_the_fly(self) -> bool:
@@ -60,7 +62,7 @@ class Proof:
 
     def as_json(self) -> dict[str, Any]:
         """For the report: without keys."""
-        return {name: value for name, value in asdict(self).items() if name not in ("keys", "decoded")}
+        return {name: value for name, value in asdict(self).items() if name not in ("keys", "decoded", "fields")}
 
 
 def prove(layout: Layout, workload: Workload, settings: Settings, timeout_seconds: float = 600.0) -> Proof:
@@ -68,11 +70,9 @@ def prove(layout: Layout, workload: Workload, settings: Settings, timeout_second
 
     Raises UsageError where the side cannot be read so, ShardtoolsError where reading fails or takes too long.
     """
-    folder = private_folder()
-    try:
-        found = _run(folder, {"layout": asdict(layout), "workload": asdict(workload), "settings": asdict(settings)}, timeout_seconds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    asked = {"layout": asdict(layout), "workload": asdict(workload), "settings": asdict(settings)}
+    with ends_tidily(), private_folder() as folder:
+        found = _run(folder, asked, timeout_seconds)
     if "fault" in found:
         raise (UsageError if found["is_usage"] else ShardtoolsError)(found["fault"])
     return proof_of(found)
@@ -86,45 +86,29 @@ def proof_of(data: dict[str, Any]) -> Proof:
 
 def _run(folder: str, asked: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
     """What the process that reads reports."""
-    result, words = os.path.join(folder, "proof"), os.path.join(folder, "words")
-    with open(words, "wb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "shardtools.bench.equality.child", result],
-            stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,  # so that its workers end with it
-            env={**os.environ, **THREAD_VARIABLES, "TMPDIR": folder},
-        )
-    has_ended = False
-    try:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as asking:
-            asking.write(json.dumps(asked).encode())
+    with OwnProcess("shardtools.bench.equality.process", folder, ("child",)) as process:
+        process.tell(json.dumps(asked).encode())
         has_ended = _has_ended(process, timeout_seconds)
-    finally:
-        end_group(process.pid)
-        process.wait()
-        free_shared_memory(process.pid, folder)
+    free_shared_memory(process.pid, folder)
+    result = os.path.join(folder, RESULT_NAME)
     if not os.path.exists(result):
-        why = f"its process ended: {_last_line(words)}" if has_ended else f"it took longer than {timeout_seconds:,.0f} seconds"
+        why = f"its process ended: {_last_line(process.said)}" if has_ended else f"it took longer than {timeout_seconds:,.0f} seconds"
         raise ShardtoolsError(f"expected to read {asked['layout']['uri']} once to prove that sides are equal, but {why}")
     with open(result, encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)
     return found
 
 
-def _has_ended(process: "subprocess.Popen[bytes]", timeout_seconds: float) -> bool:
+def _has_ended(process: OwnProcess, timeout_seconds: float) -> bool:
     """Waits until it has, or time is up."""
     latest = time.monotonic() + timeout_seconds
     while time.monotonic() < latest:
-        if exit_code(process) is not None:
+        if process.exit_code() is not None:
             return True
         time.sleep(_POLL_SECONDS)
     return False
 
 
-def _last_line(path: str) -> str:
-    with open(path, "rb") as file:
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"

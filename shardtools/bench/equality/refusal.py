@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from itertools import combinations
 
+from shardtools.bench.equality._same_fields import same_fields
 from shardtools.bench.equality.proof import WHOLE_SAMPLES, Proof
 from shardtools.errors import UsageError
 from shardtools.units import plural
 
 _SHOWN = 3
-_MOST_PAYLOAD_RATIO = 1.02
-"""Of the bytes of two sides: tars and columns of the same samples differ by less."""
 
 
 def refuse_unequal(proofs: Sequence[Proof]) -> list[str]:
@@ -49,27 +48,15 @@ def _same_samples(one: Proof, other: Proof) -> str:
             f"expected samples that decode to the same in {names}, got {len(differing):,} of {len(common):,} others, "
             f"such as {', '.join(differing[:_SHOWN])}; a decode must give the same each time, or one side holds other bytes"
         )
-    _refuse_other_payload(one, other, names)
+    fields = same_fields(one, other, f"decoding {plural(len(common), 'sample')}")
     count = plural(one.count or 0, "sample")
     if not (one.whole and other.whole):
         read = f"the first {min(one.num_delivered, other.num_delivered):,} delivered came once each"
         decoded = (
             f"{len(common):,} read on both sides decode to the same" if common else "none was read on both sides, so none was compared"
         )
-        return f"the same {count} by the keys in names and headers; {read}; {decoded}"
-    return f"the same {count}, each delivered once; the {len(common):,} with the smallest hashes decode to the same"
-
-
-def _refuse_other_payload(one: Proof, other: Proof, names: str) -> None:
-    """Fields that only one side has are work that only one side does. Records are other bytes in other formats."""
-    if "jsonl" in (one.layout.kind, other.layout.kind) or one.num_tokens is not None or not (one.whole and other.whole):
-        return
-    less, more = sorted((one, other), key=lambda proof: proof.payload_bytes)
-    if more.payload_bytes > _MOST_PAYLOAD_RATIO * less.payload_bytes:
-        raise UsageError(
-            f"expected as many bytes to read in {names}, got {less.payload_bytes:,} in {less.layout.uri} and "
-            f"{more.payload_bytes:,} in {more.layout.uri}; one holds fields that the other lacks"
-        )
+        return f"the same {count} by the keys in names and headers; {read}; {decoded}; {fields}"
+    return f"the same {count}, each delivered once; {fields}; the {len(common):,} with the smallest hashes decode to the same"
 
 
 def _key_difference(one: Proof, other: Proof) -> str:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import orjson
 from torch.utils.data import IterableDataset, get_worker_info
 
+from shardtools.bench.readers._again import DocumentsAgain
 from shardtools.bench.readers._stopwatch import Stopwatch, now
 from shardtools.bench.readers.lines import line_files, lines_between, lines_of_pieces, record_of, windows_of
 from shardtools.bench.readers.recipes import encoding_of, packing_of, recipe_like
@@ -73,7 +74,7 @@ class RowCutter:
 class OnTheFly(IterableDataset[Any]):
     """Rows of tokens; workers share windows of text, in an order that the seed fixes."""
 
-    def __init__(self, files: list[TextFile], encode: Tokenize, workload: Workload, delivery: Delivery) -> None:
+    def __init__(self, files: list[TextFile], encode: Tokenize | DocumentsAgain, workload: Workload, delivery: Delivery) -> None:
         self._files = files
         self._encode = encode
         self._path = tuple(workload.text_key.split("."))
@@ -152,7 +153,8 @@ class OnTheFly(IterableDataset[Any]):
 
 def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     encode = _encode(workload)
-    dataset = OnTheFly(line_files(layout.uri), encode, workload, delivery)
+    used = DocumentsAgain(encode) if delivery.intervention == "decode" else encode
+    dataset = OnTheFly(line_files(layout.uri), used, workload, delivery)
     kwargs = {"batch_size": workload.batch_size, "collate_fn": delivery.collate}
     library = "tokenizers" if encode.gigatoken is None else f"gigatoken {encode.gigatoken}"
     limits = [f"tokenized as it is read, by {library}, with the settings the shards were packed with"]

@@ -1,5 +1,6 @@
 """A folder of small files, read as users of torchvision's ImageFolder read it: map-style, in random order."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -15,6 +16,8 @@ class SmallFiles(Dataset[Any]):
     """Sample ``i``, its files opened, read and closed one after the other."""
 
     def __init__(self, samples: SampleList, delivery: Delivery) -> None:
+        self.opener: Callable[[bytes, str], Any] = open
+        """Of files; in its place one may stand that waits as a slow device would."""
         self._samples = samples
         self._delivery = delivery
 
@@ -24,9 +27,9 @@ class SmallFiles(Dataset[Any]):
     def __getitem__(self, i: int) -> Any:
         sample, timers = self._samples[i], self._delivery.timers
         if timers is None:
-            return self._delivery.finish(_read(sample))
+            return self._delivery.finish(_read(sample, self.opener))
         began, storage = now(), Stopwatch()
-        raw = _read(sample)
+        raw = _read(sample, self.opener)
         storage.add(began, sum(len(raw[name]) for name, _ in sample.files))
         storage.flush(timers, "storage")
         return self._delivery.finish(raw)
@@ -38,9 +41,9 @@ def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     return Side(dataset, sampled_kwargs(dataset, workload, delivery), len(dataset), order)
 
 
-def _read(sample: FileSample) -> RawSample:
+def _read(sample: FileSample, opener: Callable[[bytes, str], Any]) -> RawSample:
     raw: RawSample = {KEY: sample.key}
     for field, path in sample.files:
-        with open(path, "rb") as file:
+        with opener(path, "rb") as file:
             raw[field] = file.read()
     return raw

@@ -60,12 +60,13 @@ def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     )
     if delivery.timers is not None:
         _time(dataset, delivery.timers)
-    if workload.shuffle and workload.shuffle_buffer > 0:
-        dataset = dataset.shuffle(workload.shuffle_buffer)
+    buffer = workload.buffer_samples(found.num_samples, delivery.num_workers)
+    if workload.shuffle:
+        dataset = dataset.shuffle(buffer)
     dataset = dataset.map(Finish(delivery))
     kwargs = {"batch_size": workload.batch_size, "collate_fn": delivery.collate}
-    order = f"shards shuffled, a buffer of {plural(workload.shuffle_buffer, 'sample')}" if workload.shuffle else "shards in order"
-    return Side(dataset, kwargs, found.num_samples, order, _limits(found, workload, delivery.num_workers))
+    order = f"shards shuffled, a buffer of {plural(buffer, 'sample')}" if workload.shuffle else "shards in order"
+    return Side(dataset, kwargs, found.num_samples, order, _limits(found, buffer if workload.shuffle else 0, delivery.num_workers))
 
 
 def _time(dataset: Any, timers: StageTimers) -> None:
@@ -77,14 +78,14 @@ def _time(dataset: Any, timers: StageTimers) -> None:
     dataset.append(TimedParse(timers, storage))
 
 
-def _limits(found: Dataset, workload: Workload, num_workers: int) -> list[str]:
+def _limits(found: Dataset, buffer: int, num_workers: int) -> list[str]:
     limits, num_shards = [], len(found.shards)
     if num_shards < num_workers:
         limits.append(f"{plural(num_shards, 'shard')} can keep at most {num_shards} of {num_workers} workers busy")
     elif num_workers and num_shards % num_workers:
         limits.append(f"{plural(num_shards, 'shard')} cannot be shared equally by {num_workers} workers: some end before others")
-    if workload.shuffle:
-        buffered = workload.shuffle_buffer * max(1, num_workers)
+    if buffer:
+        buffered = buffer * max(1, num_workers)
         limits.append(f"shuffles by shards and a buffer, which is less random than random access; holds {buffered:,} samples in memory")
     return limits
 

@@ -13,9 +13,12 @@ import torch
 from torch.utils.data import default_collate
 
 from shardtools import datasets
+from shardtools.bench.readers._again import Again
+from shardtools.bench.readers.faults import of_collate, stages_of
 from shardtools.bench.readers.side import KEY, RawSample
-from shardtools.bench.spec import Layout, Workload
+from shardtools.bench.spec import Intervention, Layout, Workload
 from shardtools.bench.timers import StageTimers
+from shardtools.bench.user_faults import is_of_machine
 from shardtools.errors import UsageError
 from shardtools.formats import IMAGE_MAGIC
 from shardtools.loaders.decoders import FieldDecoder
@@ -29,37 +32,63 @@ _RECORD_FIELD = "json"
 
 
 class Prepare:
-    """The ``finish`` of a measurement: decode, then transform."""
+    """The ``finish`` of a measurement: decode, then transform, each as far as no intervention takes its cost away."""
 
-    def __init__(self, layout: Layout, workload: Workload, timers: StageTimers | None) -> None:
-        self._decode = decoder_of(layout, workload)
-        self._transform = transform_of(workload)
+    def __init__(self, layout: Layout, workload: Workload, timers: StageTimers | None, intervention: Intervention | None = None) -> None:
+        decode, transform = decoder_of(layout, workload), transform_of(workload)
+        self._decode = Again(decode) if intervention == "decode" else decode
+        self._transform = Again(transform) if intervention == "transform" else transform
         self._timers = timers
+        self._stages = stages_of(layout, workload)
 
     def __call__(self, raw: RawSample) -> Any:
-        timers = self._timers
-        if timers is None:
-            return self._transform(self._decode(raw))
-        with timers.stage("decode", payload_bytes(raw)):
-            decoded = self._decode(raw)
-        with timers.stage("transform"):
-            return self._transform(decoded)
+        """Raises SampleError."""
+        timers, (stage, following) = self._timers, self._stages
+        try:
+            if timers is None:
+                decoded = self._decode(raw)
+                stage = following
+                made = self._transform(decoded)
+            else:
+                with timers.stage("decode", payload_bytes(raw)):
+                    decoded = self._decode(raw)
+                stage = following
+                with timers.stage("transform"):
+                    made = self._transform(decoded)
+        except (Exception, SystemExit) as error:
+            raise stage.fault(raw, error) from None
+        if made is None:  # readers take it for a sample that is to be left out
+            raise (self._stages[0] if decoded is None else stage).nothing(raw)
+        return made
 
 
 class Collate:
     """Batches of tensors. ``none`` and ``text``: all bytes as one uint8 tensor, and int64 [B] of lengths; ``tokens``: int64 [B, T],
-    shorter rows padded with 0; others as torch's own ``default_collate`` has it.
+    shorter rows padded with 0; others as torch's own ``default_collate`` has it. All as the user's own function where there is one.
+
+    Raises UsageError for a function that is not there, SampleError for samples that cannot be put into one batch.
     """
 
-    def __init__(self, decode: str, timers: StageTimers | None) -> None:
-        self._collate = {"none": _joined, "text": _joined, "tokens": _rows}.get(decode, default_collate)
+    def __init__(self, workload: Workload, timers: StageTimers | None) -> None:
+        self._own = workload.collate
+        self._made_by = f"--transform {workload.transform}" if workload.transform else f"--decode {workload.decode}"
+        if workload.collate is not None:
+            self._collate: Callable[[list[Any]], Any] = named_function(workload.collate, "--collate")
+        else:
+            self._collate = {"none": _joined, "text": _joined, "tokens": _rows}.get(workload.decode, default_collate)
         self._timers = timers
 
-    def __call__(self, samples: list[Any]) -> Any:
-        if self._timers is None:
-            return self._collate(samples)
-        with self._timers.stage("collate"):
-            return self._collate(samples)
+    def __call__(self, samples: list[Any], keys: Sequence[str] = ()) -> Any:
+        """``keys``: of the samples, to be told where they do not fit."""
+        try:
+            if self._timers is None:
+                return self._collate(samples)
+            with self._timers.stage("collate"):
+                return self._collate(samples)
+        except (Exception, SystemExit) as error:
+            if is_of_machine(error):
+                raise
+            raise of_collate(self._own, self._made_by, samples, error, keys) from None
 
 
 def payload_bytes(raw: RawSample) -> int:

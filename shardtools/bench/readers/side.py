@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shardtools.bench.spec import Intervention
+
 if TYPE_CHECKING:
     from shardtools.bench.timers import StageTimers
 
@@ -23,6 +25,8 @@ class Delivery:
     """Of the ``DataLoader``, for what depends on how many share the reading."""
     is_proof: bool = False
     """Samples are told apart: keys and the documents of rows are there, also where a measurement spares their cost."""
+    intervention: Intervention | None = None
+    """Done in ``finish`` and ``collate`` already; for readers that decode before."""
 
 
 def _nothing() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from shardtools.errors import UsageError
 
+_NONE = object()
+"""No batch; a batch may be anything."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -31,17 +34,29 @@ class Epochs:
 
     def begin(self) -> tuple[Any, Iterator[Any]]:
         """The first batch and all batches, that one included. Raises UsageError where there is none."""
+        batches = self.again()
+        first = next(batches, _NONE)
+        if first is _NONE:
+            raise UsageError("expected at least one batch, got none: the data is empty; name other data")
+        return first, chain(iter((first,)), batches)
+
+    def again(self) -> Iterator[Any]:
+        """All batches of another epoch, whose iterator is there when this returns. Its first batch is timed when it is asked for."""
         self._batches = None  # workers that do not persist end before the next ones start
         _tell_epoch(self._loader, len(self.starts))
         began = self._now()
-        batches = iter(self._loader)
-        there = self._now()
-        first = next(batches, None)
-        self.starts.append(Start(there - began, self._now() - there))
-        if first is None:
-            raise UsageError("expected at least one batch, got none: the data is empty; name other data")
-        self._batches = batches
-        return first, chain(iter((first,)), batches)
+        batches = self._batches = iter(self._loader)
+        return self._timed(batches, self._now() - began)
+
+    def _timed(self, batches: Iterator[Any], iter_s: float) -> Iterator[Any]:
+        began = self._now()
+        first = next(batches, _NONE)
+        self.starts.append(Start(iter_s, self._now() - began))
+        if first is _NONE:
+            return
+        yield first
+        del first  # else it lived for as long as the epoch
+        yield from batches
 
     def rest(self) -> Iterator[Any]:
         """What is left of the running epoch."""

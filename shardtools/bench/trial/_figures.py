@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,9 @@ def step_figures(timed: Timed, facts: WindowFacts, reasons: Reasons) -> dict[str
 def _columns(timed: Timed, marks: Marks, facts: WindowFacts, reasons: Reasons) -> dict[str, Sequence[float]]:
     loop, end = timed.loop, facts.warm_steps + facts.steps
     # One step more than the window may be marked, the one that a prefetching loop has begun.
-    steps = range(max(facts.warm_steps, end + 1 - marks.num_kept), end)
+    kept = range(max(facts.warm_steps, end + 1 - marks.num_kept), end)
+    # Between passes the loop waits, and then takes batches that lie ready: neither lasts.
+    steps = [step for step in kept if facts.counts(step - facts.warm_steps)]
     columns: dict[str, Sequence[float]] = {"data_wait_ms": [loop.wait_s[step] * 1000 for step in steps]}
     if timed.spec.consumer.kind == "none":
         for name in STEP_METRICS[1:]:
@@ -60,7 +63,7 @@ def _columns(timed: Timed, marks: Marks, facts: WindowFacts, reasons: Reasons) -
     if timed.spec.mode == "isolation":
         reasons.add("gpu_starved_ms", "the isolation mode waits for the device after every phase")
     else:
-        columns["gpu_starved_ms"] = [_starved_ms(marks, step) for step in steps if step > steps.start]
+        columns["gpu_starved_ms"] = [_starved_ms(marks, step) for before, step in pairwise(steps) if before == step - 1]
     return columns
 
 
@@ -80,7 +83,7 @@ def _spread(values: Sequence[float]) -> dict[str, Any] | None:
 
 def shares(figures: dict[str, Any], exposed_ms: float | None, facts: WindowFacts, reasons: Reasons) -> dict[str, float | None]:
     """Of the step in the main loop: waiting, the copy that is exposed, computing. They come from different loops and need not sum to 1."""
-    step_ms = facts.wall_s / facts.steps * 1000
+    step_ms = facts.step_s * 1000
     parts = {"wait": figures["data_wait_ms"], "compute": figures["compute_ms"], "starved": figures["gpu_starved_ms"]}
     found = {name: None if part is None else part["mean"] / step_ms for name, part in parts.items()}
     for name, metric in (("wait", "data_wait_ms"), ("compute", "compute_ms"), ("starved", "gpu_starved_ms")):

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 from shardtools.bench.devices import Device
 from shardtools.bench.not_measured import Reasons
 from shardtools.bench.readers import Side
-from shardtools.bench.spec import TrialSpec
+from shardtools.bench.readers.counted import Counting
+from shardtools.bench.spec import Settings, TrialSpec
 from shardtools.bench.timers import StageTimers
 from shardtools.bench.trial._epochs import Epochs
 from shardtools.bench.trial.loader import BATCH_TIMEOUT_SECONDS, loader_kwargs
@@ -28,12 +29,16 @@ class Running:
     reasons: Reasons = field(default_factory=Reasons)
 
 
+def effective_settings(spec: TrialSpec) -> Settings:
+    """Without CUDA no memory is pinned: torch would warn and do nothing."""
+    return spec.settings if spec.consumer.device == "cuda" else replace(spec.settings, pin_memory=False)
+
+
 def trial_loader(spec: TrialSpec, dataset: Any, side_kwargs: dict[str, Any]) -> "DataLoader[Any]":
-    """The trial's ``DataLoader`` over a dataset; ``side_kwargs`` has what is the reader's own."""
-    settings = spec.settings
-    if spec.consumer.device != "cuda":
-        settings = replace(settings, pin_memory=False)  # torch would warn and do nothing
+    """The trial's ``DataLoader`` over a dataset; ``side_kwargs`` has what is the reader's own. It delivers ``Sent``."""
+    settings = effective_settings(spec)
     seconds = BATCH_TIMEOUT_SECONDS
     if (settings.start_method or multiprocessing.get_start_method()) != "fork":
         seconds = max(seconds, spec.timeout_seconds / 2)  # workers import torch before their first batch
-    return DataLoader(dataset, **side_kwargs, **loader_kwargs(settings, seconds))
+    own = side_kwargs | {"collate_fn": Counting(side_kwargs["collate_fn"])}
+    return DataLoader(dataset, **own, **loader_kwargs(settings, seconds))

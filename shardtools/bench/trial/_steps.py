@@ -5,11 +5,9 @@ from typing import Any
 
 from shardtools.bench.consumers import Step
 from shardtools.bench.devices import Device
+from shardtools.bench.prediction import MOST_AHEAD
 from shardtools.bench.spec import Copy
 from shardtools.bench.trial._marks import COMPUTE_BEGIN, COMPUTE_END, COPY_BEGIN, COPY_END, Marks
-
-MOST_AHEAD = 8
-"""Steps the host may be ahead of the device: a loader faster than the device would else fill its memory with batches."""
 
 
 class Loop:

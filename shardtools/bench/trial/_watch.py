@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from shardtools.bench.counters.sampler import Sampler
-from shardtools.bench.processes import group_members
+from shardtools.bench.processes.groups import group_members
 from shardtools.bench.spec import TrialSpec
 
 

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from shardtools.bench.user_faults import told
+
 Status = Literal["ok", "refused", "oom_shm", "fd", "hang", "error"]
 
 RESULT_NAME = "result.json"
 EXIT_CODES = {"ok": 0, "refused": 2, "error": 1}
 
 _FULL = 0.95
+_LONGEST = 200
 _OUT_OF_SHM = re.compile(
     r"unable to (allocate|resize|open) shared memory|unable to (write to|resize|mmap .* bytes from) file <[^>]*torch_"
     r"|out of shared memory|Bus error|SIGBUS|shm.*No space left on device|No space left on device.*shm",
     re.IGNORECASE,
 )
+_LOST_BATCH = re.compile(r"in _feed\n(?:(?!Traceback)[\s\S])*?unable to \w+ shared memory")
 _OUT_OF_FILES = re.compile(
     r"received 0 items of ancdata|Too many open files|\[Errno 24\]|EMFILE|unable to open shared memory object.*\(24\)"
 )
@@ -66,10 +70,18 @@ def judged(end: End) -> tuple[Status, str]:
     return "error", f"the trial's process ended by {how} without a result{_last(end)}"
 
 
+def is_lost(said: str) -> bool:
+    """A worker's thread that sends batches found shared memory full. The batch is dropped; the loader waits for it until its timeout."""
+    return _LOST_BATCH.search(said) is not None
+
+
 def _evidence(pattern: re.Pattern[str], text: str) -> str:
-    """The line in which the words stand, cut to be printed."""
+    """The line in which the words stand, cut to be printed, and they in it."""
     line = next((line.strip() for line in text.splitlines() if pattern.search(line)), "")
-    return line if len(line) <= 200 else f"{line[:200]}..."
+    found = pattern.search(line)
+    begin = max(0, min(found.start(), len(line) - _LONGEST // 2) - _LONGEST // 2) if found and found.end() > _LONGEST else 0
+    cut = line[begin : begin + _LONGEST]
+    return f"{'...' * (begin > 0)}{cut}{'...' * (begin + _LONGEST < len(line))}"
 
 
 def _last(end: End) -> str:
@@ -79,6 +91,9 @@ def _last(end: End) -> str:
 
 def last_words(error: BaseException) -> str:
     """An error in one line. torch hands on what a worker raised as a text that holds its whole traceback."""
+    sentence = told(error)
+    if sentence is not None:
+        return sentence
     lines = [line for line in str(error).splitlines() if line.strip()]
     if any("Traceback" in line for line in lines):
         named = [line for before, line in pairwise(lines) if before[0] == " " and line[0] != " "]

@@ -1,4 +1,4 @@
-"""What the instruments of the timeline mode cost, measured against trials without them."""
+"""What the instruments of the timeline mode cost: by themselves, and as trials with them differ from trials without."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,25 +15,27 @@ class Overhead:
 
     share: float
     spread: float
-    """How far trials of the same mode lie from their median at most, as a share: below this an overhead cannot be seen."""
-    warning: str | None
-    """One sentence where 2 % are reached."""
+    """How far trials of the same mode lie from their median at most, as a share: below this ``share`` tells nothing."""
+    timers_share: float | None
+    """Of the workers' time, that the timers took by their own count; None where none were on."""
+    warning: str
+    """One sentence where 2 % are reached; else empty."""
 
 
-def instrumentation_overhead(throughputs: Sequence[float], timelines: Sequence[float]) -> Overhead:
+def instrumentation_overhead(throughputs: Sequence[float], timelines: Sequence[float], timers_share: float | None = None) -> Overhead:
     """Of rates of trials that differ in mode alone, at least one of each."""
     if not throughputs or not timelines:
         raise ValueError("expected at least one trial of each mode")
     plain, timed = statistics.median(throughputs), statistics.median(timelines)
     share = timed / plain - 1
     spread = max(abs(rate / middle - 1) for rates, middle in ((throughputs, plain), (timelines, timed)) for rate in rates)
-    if abs(share) < LIMIT:
-        return Overhead(share, spread, None)
-    if share > 0 or -share <= spread or len(throughputs) + len(timelines) < _FEWEST:
-        warning = (
-            f"the cost of instrumentation cannot be told: trials with it differ by {100 * share:+.1f} %, "
-            f"and trials of one mode by up to {100 * spread:.1f} %"
-        )
-    else:
-        warning = f"instrumentation disturbs this workload: with it the rate differs by {100 * share:+.1f} %, more than {100 * LIMIT:.0f} %"
-    return Overhead(share, spread, warning)
+    return Overhead(share, spread, timers_share, _warning(share, spread, timers_share or 0.0, len(throughputs) + len(timelines)))
+
+
+def _warning(share: float, spread: float, timers_share: float, num_trials: int) -> str:
+    limit = f"more than {100 * LIMIT:.0f} %"
+    if timers_share >= LIMIT:
+        return f"instrumentation disturbs this workload: timers took {100 * timers_share:.1f} % of the workers' time, {limit}"
+    if -share >= LIMIT and -share > spread and num_trials >= _FEWEST:
+        return f"instrumentation disturbs this workload: with it the rate differs by {100 * share:+.1f} %, {limit}"
+    return ""

@@ -1,19 +1,18 @@
 """Starts a trial's process, prepares caches when it is ready, watches it, ends it, and leaves nothing of it behind."""
 
-import os
-import shutil
 import time
 from collections.abc import Callable
 from typing import Any
 
 from shardtools.bench.counters import host
 from shardtools.bench.not_measured import Unknown
-from shardtools.bench.processes import private_folder
+from shardtools.bench.processes.folders import private_folder
 from shardtools.bench.spec import TrialSpec
 from shardtools.bench.trial._process import TrialProcess
 from shardtools.bench.trial._watch import Watch
-from shardtools.bench.trial._words import RESULT_NAME, End, judged
+from shardtools.bench.trial._words import End, is_lost, judged
 from shardtools.bench.trial.result import TrialResult
+from shardtools.signals import ends_tidily
 
 _POLL_SECONDS = 0.02
 _IMPORT_SECONDS = 120.0
@@ -21,22 +20,21 @@ _IMPORT_SECONDS = 120.0
 _END_SECONDS = 10.0
 """To end once the result is written."""
 _TERM_SECONDS = 2.0
+_LOST_SECONDS = 2.0
+"""To end by itself where it cannot go on."""
 
 
 def run_trial(spec: TrialSpec, prepare: Callable[[], None] | None = None, is_watched: bool = True) -> TrialResult:
     """Run a trial in a fresh process, in a group of its own, and see all of it gone, also when this call is interrupted.
 
-    ``prepare`` is called when the process has imported all it needs and has opened none of the data: the place to empty or warm caches.
+    ``prepare`` is called when the process has imported all it needs and no process has any of the data open: the place to empty or warm
+    caches. A batch was made before, to know what the loader will take.
     ``is_watched``: counters are sampled from this process meanwhile.
 
     A trial that fails is a result with a status. Raises only what ``prepare`` raises and what interrupts this call.
     """
-    folder = private_folder()
-    try:
-        with TrialProcess(spec, folder) as process:
-            return _Supervision(spec, process, Watch(spec, process.pid) if is_watched else None, prepare).run()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ends_tidily(), private_folder() as folder, TrialProcess(spec, folder) as process:
+        return _Supervision(spec, process, Watch(spec, process.pid) if is_watched else None, prepare).run()
 
 
 class _Supervision:
@@ -61,7 +59,7 @@ class _Supervision:
         return self._result(exit_code)
 
     def _until_end(self) -> int | None:
-        """The exit code; None where time was up."""
+        """The exit code; None where time was up, or would be: what is lost never comes."""
         while True:
             for event in self._process.events(_POLL_SECONDS):
                 self._heard(event)
@@ -70,9 +68,11 @@ class _Supervision:
                 return code
             share = _shm_share()
             self._shm_share = share if share is None else max(share, self._shm_share or 0.0)
-            if not self._has_result and os.path.exists(os.path.join(self._process.folder, RESULT_NAME)):
+            if not self._has_result and self._process.has_result:
                 self._has_result = True
                 self._deadline = min(self._deadline, time.monotonic() + _END_SECONDS)
+            if self._process.listen() and is_lost(self._process.said):
+                self._deadline = min(self._deadline, time.monotonic() + _LOST_SECONDS)
             if time.monotonic() > self._deadline:
                 return None
 

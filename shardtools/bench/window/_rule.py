@@ -22,6 +22,10 @@ class WindowRule:
     """For a cold cache, which only the first pass meets: the window is rather short than warm."""
     num_batches: int | None = None
     """Of one pass, where that is known: the second of warm-up is then cut where it would eat the first pass."""
+    num_samples: int | None = None
+    """Of one pass, where that is known."""
+    ahead_samples: int = 0
+    """What the reader's own buffers hold beyond the queue, over all workers: samples are read long before they are delivered."""
 
     @classmethod
     def of(cls, settings: Settings, min_seconds: float = 5.0, min_steps: int = 50) -> "WindowRule":

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from shardtools.datasets import Dataset
 from shardtools.formats import MDS_INDEX_NAME
+from shardtools.signals import ends_tidily
 from shardtools.verify.delivery import _processes
 from shardtools.verify.delivery._arithmetic import UNPROVED_RESUME
 from shardtools.verify.delivery._compare import id_digest
@@ -16,7 +17,6 @@ from shardtools.verify.delivery._grid import Cell, listed, live_cells
 from shardtools.verify.delivery._ids import ID_NAMES
 from shardtools.verify.delivery._judge import Epoch, Judge, num_padding, overrun
 from shardtools.verify.delivery._logs import read_log
-from shardtools.verify.delivery._signals import ends_tidily
 from shardtools.verify.delivery._spec import EPOCHS, RESUMED, RankReport, RunSpec
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions

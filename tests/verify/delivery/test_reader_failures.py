@@ -18,9 +18,9 @@ import pytest
 
 from shardtools.datasets import survey_dataset
 from shardtools.errors import UsageError
+from shardtools.signals import ends_tidily
 from shardtools.verify.delivery import _processes, refuse_impossible
 from shardtools.verify.delivery._live import check_live
-from shardtools.verify.delivery._signals import ends_tidily
 from shardtools.verify.delivery._spec import RankReport
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions

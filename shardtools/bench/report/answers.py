@@ -1,0 +1,60 @@
+"""What a comparison means, in one sentence of English and one of Chinese: faster, slower, of no use, or not known."""
+
+from shardtools.bench.report.verdict_words import spaced
+from shardtools.bench.statistics import MAX_BLOCKS, Comparison
+
+_LITTLE = 1.10
+"""An interval that ends below this leaves at most a tenth to gain, which is an answer; a wider one is none."""
+
+
+def answer(one: str, other: str, compared: Comparison, is_of_shards: bool) -> str:
+    """Of the second side beside the first; ``is_of_shards``: small files or lines beside shards."""
+    if compared.is_clear:
+        return f"{other} is {compared.sentence}, than {one}"
+    if _is_little(compared):
+        what = "shards do not help here" if is_of_shards else "it makes no difference here"
+        return f"{other} and {one}: {what}, {compared.sentence}"
+    return f"Cannot tell whether {other} is faster than {one}: {compared.sentence}; {_remedy(compared)}"
+
+
+def answer_zh(one: str, other: str, compared: Comparison, is_of_shards: bool) -> str:
+    """The same in Chinese, without a full stop; names as they are called there."""
+    if compared.is_clear:
+        return _times_zh(one, other, compared)
+    if _is_little(compared):
+        what = "在这台机器上分片没有帮助" if is_of_shards else "在这台机器上没有区别"
+        return f"{other}与{spaced(one)}：{what}，{_range_zh(compared)}"
+    return (
+        f"无法判断{spaced(other)}是否比{spaced(one)}快：{_range_zh(compared)}；请加 --blocks {_more_blocks(compared)}，在空闲的机器上重跑"
+    )
+
+
+def _is_little(compared: Comparison) -> bool:
+    ci = compared.ci
+    return ci is not None and ci[1] <= _LITTLE and ci[0] >= 1 / _LITTLE
+
+
+def _remedy(compared: Comparison) -> str:
+    return f"give --blocks {_more_blocks(compared)}, on a quiet host"
+
+
+def _more_blocks(compared: Comparison) -> int:
+    return min(MAX_BLOCKS, max(12, 2 * compared.n))
+
+
+def _times_zh(one: str, other: str, compared: Comparison) -> str:
+    ci = compared.ci or (compared.ratio, compared.ratio)
+    p = f"p = {compared.p:.3f}" if compared.p >= 0.001 else f"p = {compared.p:.1g}"
+    found = f"{compared.ratio:.2f} 倍（95 % 区间 {ci[0]:.2f}–{ci[1]:.2f}），{p}"
+    return f"{other}更快：吞吐是{spaced(one)}的 {found}" if compared.ratio >= 1 else f"{other}更慢：吞吐只有{spaced(one)}的 {found}"
+
+
+def _range_zh(compared: Comparison) -> str:
+    if compared.ci is None:
+        return f"只有一组数据，没有置信区间（{_percent(compared.ratio)}）"
+    return f"没有明显差异（{_percent(compared.ci[0])} … {_percent(compared.ci[1])}）"
+
+
+def _percent(ratio: float) -> str:
+    change = round(100 * (ratio - 1))
+    return f"{change:+d} %" if change else "0 %"

@@ -1,0 +1,53 @@
+"""What a reader of the figures must know, each sentence once: sides that share one are named before it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardtools.bench.measured import Measured
+from shardtools.bench.trial import TrialResult
+
+_STEADY = 0.05
+
+
+def notes(measured: Measured, data: dict[str, Any]) -> list[str]:
+    """Of a report's data, without full stops."""
+    said: dict[str, list[int]] = {}
+    for side in range(len(data["sides"])):
+        for text in _of_side(measured, data["sides"][side], side):
+            said.setdefault(text.rstrip("."), []).append(side)
+    names = [side["name"] for side in data["sides"]]
+    return [
+        *(caveat.rstrip(".") for caveat in data["cache"]["caveats"]),
+        *(f"{_who(sides, names)}: {text}" for text, sides in said.items()),
+    ]
+
+
+def _who(sides: Sequence[int], names: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(sides))
+    if 1 < len(distinct) == len(names):
+        return "both sides" if len(names) == 2 else "all sides"
+    return ", ".join(names[side] for side in distinct)
+
+
+def _of_side(measured: Measured, figures: dict[str, Any], side: int) -> Iterator[str]:
+    if figures["overhead"] and figures["overhead"]["warning"]:
+        yield figures["overhead"]["warning"]
+    results = [trial.result for trial in measured.trials if trial.side == side]
+    yield from dict.fromkeys(text for result in results for text in _told(result))
+    yield from _windows([result.found["window"] for result in results if result.status == "ok"])
+
+
+def _told(result: TrialResult) -> list[str]:
+    if result.status != "ok":
+        return [f"{result.status}: {result.message}"]
+    return [*result.found["limits"], *result.found["warnings"], *result.leftovers]
+
+
+def _windows(windows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How often windows were not what they should be, instead of a sentence for each."""
+    counts = {
+        "the data ended before the window was long enough": sum(window["is_short"] and not window["is_looped"] for window in windows),
+        "the data was read again to fill the window, so it was read from memory": sum(window["is_looped"] for window in windows),
+        "the rate changed by more than 5 % within the window": sum(abs(window["drift"] or 0.0) > _STEADY for window in windows),
+    }
+    return (f"in {count} of {len(windows)} trials {what}" for what, count in counts.items() if count)

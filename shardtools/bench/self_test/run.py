@@ -1,0 +1,119 @@
+"""One self-test: data, each case in turn, and what came of it."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shardtools.bench.counters import host
+from shardtools.bench.not_measured import Unknown
+from shardtools.bench.self_test.cases import SMALL_SHM_BYTES, Case, cases_of
+from shardtools.bench.self_test.data import can_be_cold, small_files
+from shardtools.bench.self_test.outcome import Outcome, SelfTest
+from shardtools.bench.spec import Settings, TrialSpec
+from shardtools.errors import ShardtoolsError
+
+Say = Callable[[str], None]
+
+_CONFINED = "shardtools.bench.self_test.confined"
+_END_SECONDS = 20.0
+"""In which an interrupted process has ended its trials."""
+_NO_COLD = "the folder for temporary files is in memory, so no file can be cold; set TMPDIR to one on disk"
+_UNSAFE_TIMES = 1.25
+"""Of the shared memory that is free: surely above the share a trial may take."""
+
+
+def self_test(say: Say, repeats: int = 1, only: Sequence[str] = (), seed: int = 0) -> SelfTest:
+    """Plants every fault, or those of the cases or classes in ``only``, ``repeats`` times; ``say`` hears a line a case.
+
+    Everything is made for it and removed at the end, also of an interrupt. Raises UsageError for a name that is no case, StorageError
+    where the data cannot be written.
+    """
+    cases = cases_of(tuple(only))
+    began = time.monotonic()
+    outcomes = []
+    with small_files(seed=seed) as folder:
+        for number in range(repeats):
+            for case in cases:
+                say(f"planting {case.name}: {case.how}")
+                outcomes.append(run_case(case, folder, say, seed + number))
+                say(f"{case.name}: {outcomes[-1].mark} ({outcomes[-1].verdict or outcomes[-1].sentence})")
+    return SelfTest(tuple(outcomes), time.monotonic() - began)
+
+
+def run_case(case: Case, folder: str, say: Say, seed: int = 0) -> Outcome:
+    """The verdict on one case, over the data in ``folder``."""
+    began = time.monotonic()
+    spec = case.spec(folder, seed)
+    if case.needs_cold and not can_be_cold(folder):
+        return Outcome(case, None, sentence=_NO_COLD)
+    try:
+        found = _confined(spec) if case.place == "small-shm" else _judged(spec, say, seed)
+    except Unknown as unknown:
+        return Outcome(case, None, sentence=str(unknown))
+    ci = found["ci"]
+    return Outcome(
+        case,
+        found["class"],
+        found["confidence"],
+        found["ratio"],
+        None if ci is None else (ci[0], ci[1]),
+        time.monotonic() - began,
+        found["sentence"],
+        tuple(found["evidence"]),
+    )
+
+
+def _judged(spec: TrialSpec, say: Say, seed: int = 0) -> dict[str, Any]:
+    # Here, since it imports all that attribution needs.
+    from shardtools.bench.self_test.judge import judged
+
+    return judged(spec, say, seed)
+
+
+def _confined(spec: TrialSpec) -> dict[str, Any]:
+    """By a process whose shared memory is small; where this user may not have one, at a setting that is too much for what there is.
+
+    Raises Unknown where it would then be forced to fill the machine's own.
+    """
+    said = _answer({"shm_bytes": SMALL_SHM_BYTES, "spec": spec.as_json()})
+    if "cannot" not in said:
+        verdict: dict[str, Any] = said["verdict"]
+        return verdict
+    if spec.is_forced:
+        raise Unknown(said["cannot"])
+    return _judged(replace(spec, settings=_too_much(spec)), lambda _: None)
+
+
+def _too_much(spec: TrialSpec) -> Settings:
+    """A prefetch factor whose batches would not fit into shared memory: the trial is refused when the first of them is there."""
+    from shardtools.bench.self_test.plants import LARGE_BYTES
+
+    num_batches = int(_UNSAFE_TIMES * host.shared_memory().free_bytes / (LARGE_BYTES * spec.workload.batch_size))
+    return replace(spec.settings, num_workers=1, prefetch_factor=max(2, num_batches))
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """In a session of its own, so that a Ctrl-C reaches it once, by the end of its standard input."""
+    process = subprocess.Popen([sys.executable, "-m", _CONFINED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        process.stdout.close()
+    if not answer:
+        raise ShardtoolsError(f"expected a verdict from {_CONFINED}, got none: it ended with {process.returncode}; run it again")
+    found: dict[str, Any] = json.loads(answer)
+    return found

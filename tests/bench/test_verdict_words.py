@@ -1,0 +1,263 @@
+"""The sentence of a verdict in both languages; stops one that is not true of the facts, and Chinese that nobody would write.
+
+Every sentence was read by hand; none is put together here as the code puts it together.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from verdict_cases import BOTH, COPY, CUDA, FED, LOOP, OURS, OWN, PHOTOS, REMOTE, SHARDS, SIM, TEXT, TRAINED, found
+
+from shardtools.bench.attribution import Attribution, Gain
+from shardtools.bench.report.verdict_words import Situation, in_words, side_name_zh
+
+LOADER_BOUND: list[tuple[Attribution, Situation, str, str]] = [
+    (
+        found("storage", rates=LOOP),
+        TRAINED,
+        "files by torch: storage (reading small files) limits the loader: it gives 1,240 samples/s, the GPU could take 3,180; "
+        "pack into shards (confidence high).",
+        "小文件（torch）：当前瓶颈在存储（小文件读取）：加载器 1,240 样本/秒，GPU 可吃 3,180；建议打包成分片（置信度高）。",
+    ),
+    (
+        found("storage", confidence="medium"),
+        replace(PHOTOS, shards_over_this=(2.2, 2.4), shards_uri="shards/", is_noisy=True),
+        "files by torch: storage (reading small files) limits the loader: "
+        "it gives 1,240 samples/s; use the shards, 2.2 to 2.4 times as fast "
+        "here (confidence medium; noisy host: run it again when nothing else runs).",
+        "小文件（torch）：当前瓶颈在存储（小文件读取）：加载器 1,240 样本/秒；建议使用分片（本机实测 2.2–2.4 倍）"
+        "（置信度中；机器有干扰，请在空闲时重跑）。",
+    ),
+    (
+        found("storage"),
+        OURS,
+        "wds by shardtools: storage (reading shards) limits the loader: it "
+        "gives 1,240 samples/s; read shards from begin to end and shuffle "
+        "in a buffer (confidence high).",
+        "WDS 分片（shardtools）：当前瓶颈在存储（分片读取）：加载器 1,240 样本/秒；建议顺序读分片，用缓冲区打乱（置信度高）。",
+    ),
+    (
+        found("storage"),
+        REMOTE,
+        "mds by streaming: storage (reading shards) limits the loader: it gives 1,240 samples/s; let StreamingDataset fetch further ahead "
+        "(confidence high).",
+        "MDS 分片（streaming）：当前瓶颈在存储（分片读取）：加载器 1,240 样本/秒；建议让 StreamingDataset 提前下载更多样本（置信度高）。",
+    ),
+    (
+        found("parse", confidence="medium"),
+        SHARDS,
+        "wds by webdataset: taking samples out of tar shards limits the "
+        "loader: it gives 1,240 samples/s; use 4 workers (--matrix finds the "
+        "knee) (confidence medium).",
+        "WDS 分片（webdataset）：当前瓶颈在分片解析（tar 拆包）：加载器 1,240 "
+        "样本/秒；建议用 4 个 worker（--matrix 可找出拐点）（置信度中）。",
+    ),
+    (
+        found("decode", {"storage_hidden": {"reason": "warm"}}),
+        replace(PHOTOS, knee_workers=6),
+        "files by torch: image decoding limits the loader: it gives 1,240 samples/s; use 6 workers (confidence high; storage not judged, "
+        "since the page cache was warm).",
+        "小文件（torch）：当前瓶颈在图像解码：加载器 1,240 样本/秒；建议用 6 个 worker（置信度高；缓存是热的，未评判存储）。",
+    ),
+    (
+        found("decode", rates=LOOP),
+        replace(TEXT, consumer=SIM, knee_workers=2),
+        "jsonl by torch: tokenizing text as it is read limits the loader: it gives 1,240 samples/s, the simulated step could take 3,180; "
+        "tokenize once, offline, into packed shards (confidence high).",
+        "JSONL（torch）：当前瓶颈在分词（边读边 tokenize）：加载器 1,240 样本/秒，模拟的训练步可吃 3,180；"
+        "建议离线分词一次，打包成 token 分片（置信度高）。",
+    ),
+    (
+        found("transform"),
+        replace(OWN, knee_workers=2),
+        "files by torch: the transform limits the loader: it gives 1,240 samples/s; do the fixed part of my.code:augment once, offline "
+        "(confidence high).",
+        "小文件（torch）：当前瓶颈在变换（transform）：加载器 1,240 样本/秒；建议把 my.code:augment 中固定的部分离线做一次（置信度高）。",
+    ),
+    (
+        found("collate"),
+        replace(OWN, knee_workers=2),
+        "files by torch: collating batches limits the loader: it gives 1,240 "
+        "samples/s; let my.code:join fill one contiguous tensor a field "
+        "(confidence high).",
+        "小文件（torch）：当前瓶颈在批次拼装（collate）：加载器 1,240 样本/秒；建议让 my.code:join 每个字段只填一个连续张量（置信度高）。",
+    ),
+    (
+        found("transfer"),
+        replace(PHOTOS, batch={"tensors": 256}),
+        "files by torch: sending batches from the workers to the main process "
+        "limits the loader: it gives 1,240 samples/s; collate into few "
+        "contiguous tensors: a batch has 256, and each is sent by itself (confidence high).",
+        "小文件（torch）：当前瓶颈在批次从 worker 到主进程的传输（IPC）：加载器 1,240 样本/秒；"
+        "建议把每批的 256 个张量合并成少数几个连续张量（每个张量都要单独传输）（置信度高）。",
+    ),
+]
+
+AROUND_THE_LOADER: list[tuple[Attribution, Situation, str, str]] = [
+    (
+        found("fed", {"au": {"au": 0.97, "F": 970.0, "G": 1000.0}}, rates=FED),
+        TRAINED,
+        "files by torch: the GPU is fed (AU 97 %); change nothing (confidence high).",
+        "小文件（torch）：GPU 已经喂饱（AU 97 %），无需改动（置信度高）。",
+    ),
+    (
+        found("fed", rates=FED),
+        replace(PHOTOS, consumer=SIM),
+        "files by torch: the simulated step is fed (AU 97 %); change nothing (confidence high).",
+        "小文件（torch）：模拟的训练步已经喂饱（AU 97 %），无需改动（置信度高）。",
+    ),
+    (
+        found("h2d_copy", rates=COPY),
+        TRAINED,
+        "files by torch: the copy to the GPU limits it: 2,000 samples/s with the copy, 3,100 without, and the loader gives more; "
+        "pin the batches (confidence high).",
+        "小文件（torch）：当前瓶颈在主机到 GPU 的拷贝（H2D）：含拷贝 2,000 样本/秒，不含拷贝 3,100，加载器供得上；"
+        "建议开启锁页内存（置信度高）。",
+    ),
+    (
+        found("contention", {"contention": {"F": 900.0, "bound": 1400.0, "wait_p99_over_mean": 2.0}}, rates=BOTH),
+        replace(TRAINED, settings=replace(TRAINED.settings, num_workers=8)),
+        "files by torch: loader and training hold each other up: 900 samples/s together, 1,400 at least each alone; use 7 workers, which "
+        "leaves the training loop a processor (confidence high).",
+        "小文件（torch）：加载器和训练互相争抢 CPU：合在一起 900 样本/秒，"
+        "单独跑至少 1,400；建议用 7 个 worker，给训练循环留一个核（置信度高）。",
+    ),
+    (
+        found("contention", {"contention": {"F": 900.0, "bound": 1400.0, "wait_p99_over_mean": 9.0}}, rates=BOTH),
+        TRAINED,
+        "files by torch: single late batches hold the loop up: 900 samples/s "
+        "together, 1,400 at least each alone; take batches as they are "
+        "ready, if their order may change from run to run (confidence high).",
+        "小文件（torch）：个别批次迟到，拖住了整个循环：合在一起 900 样本/秒，单独跑至少 1,400；"
+        "建议哪个批次先好先用哪个（顺序会变）（置信度高）。",
+    ),
+    (
+        found("shared_memory", {"status": {"status": "oom_shm", "message": "shared memory was full"}}),
+        PHOTOS,
+        "files by torch: shared memory (/dev/shm) is too small: the loader broke off; give /dev/shm 1 GiB (confidence high).",
+        "小文件（torch）：共享内存（/dev/shm）不足，加载器中途失败；建议把 /dev/shm 加到 1 GiB（置信度高）。",
+    ),
+    (
+        found("shared_memory", confidence="medium"),
+        PHOTOS,
+        "files by torch: shared memory (/dev/shm) limits how many batches may be under way: the loader gives 1,240 samples/s; "
+        "give /dev/shm 1 GiB (confidence medium).",
+        "小文件（torch）：共享内存（/dev/shm）限制了在途批次数：加载器 1,240 样本/秒；建议把 /dev/shm 加到 1 GiB（置信度中）。",
+    ),
+    (
+        found("fd_limit", {"descriptors": {"peak": 60, "limit": 64, "tensors": 4}}),
+        PHOTOS,
+        "files by torch: the limit of open files is too low: 4 tensors a batch take one each; allow more open files (confidence high).",
+        "小文件（torch）：文件描述符上限太低：每批 4 个张量，各占一个；建议调高文件描述符上限（置信度高）。",
+    ),
+    (
+        found("balanced", {"marginal": {"au": 0.88}}, "medium"),
+        TRAINED,
+        "files by torch: no single bottleneck: AU 88 %, at most 14 % are to be gained (confidence medium).",
+        "小文件（torch）：没有单一瓶颈：AU 88 %，最多还能再快 14 %（置信度中）。",
+    ),
+    (
+        found("balanced", {"co_bottleneck": {"stages": ["collate", "transform"], "ratios": [1.5, 1.4]}}, "medium"),
+        replace(OWN, knee_workers=2),
+        "files by torch: no single bottleneck: collate and transform cost "
+        "about as much, and only speeding up both helps; let my.code:join "
+        "fill one contiguous tensor a field (confidence medium).",
+        "小文件（torch）：没有单一瓶颈：批次拼装和变换开销相当，两者都提速才有用；"
+        "建议让 my.code:join 每个字段只填一个连续张量（置信度中）。",
+    ),
+    (
+        found("balanced", {"loader_bound": {"L": 1240.0, "H": None}, "no_stage": {"stage": "decode", "ratio": 1.1}}, "medium"),
+        PHOTOS,
+        "files by torch: no single bottleneck: the loader gives 1,240 samples/s; removing one stage gains 1.1x at most (decode); "
+        "use 4 workers (--matrix finds the knee) (confidence medium).",
+        "小文件（torch）：没有单一瓶颈：加载器 1,240 样本/秒；去掉任一阶段最多快到 1.1 倍（解码）；"
+        "建议用 4 个 worker（--matrix 可找出拐点）（置信度中）。",
+    ),
+]
+
+RERUN, RERUN_ZH = "; rerun with --blocks 12 --min-seconds 10.", "；请加 --blocks 12 --min-seconds 10 重跑。"
+NOT_KNOWN: list[tuple[dict[str, dict[str, Any]], str, str]] = [
+    (
+        {"unsure": {"stage": "decode", "ratio": 1.2, "low": 0.9, "high": 1.6, "n": 6}},
+        "removing decode gains 1.2x (0.9-1.6), which leaves it open",
+        "去掉解码后为 1.2 倍（0.9–1.6），区间太宽",
+    ),
+    (
+        {"status": {"status": "hang", "message": "no batch came"}},
+        "a trial ended as hang: no batch came",
+        "有测试以 hang 结束：no batch came",
+    ),
+    (
+        {"failed": {"stage": "collate", "status": "error", "message": "TypeError"}},
+        "the trial without the cost of collate failed",
+        "去掉批次拼装开销的测试失败",
+    ),
+    ({"budget": {"seconds": 60.0}}, "time was up after 60 s", "60 秒内没有得出结论"),
+    (
+        {"storage_hidden": {"reason": "looped"}},
+        "storage not judged, since the data was read again from memory",
+        "数据在内存里被反复读取，未评判存储",
+    ),
+    ({}, "no cost that was taken away explains it", "去掉任何一项开销都解释不了"),
+]
+
+
+@pytest.mark.parametrize(("facts", "situation", "en", "zh"), LOADER_BOUND + AROUND_THE_LOADER)
+def test_the_sentence(facts: Attribution, situation: Situation, en: str, zh: str) -> None:
+    verdict = in_words(facts, 1, situation)
+    assert (verdict["sentence_en"], verdict["sentence_zh"]) == (en, zh)
+    assert (verdict["side"], verdict["class"], verdict["confidence"]) == (1, facts.verdict, facts.confidence)
+    assert set(verdict["rates"]) == {"F", "G", "H", "L"}
+
+
+@pytest.mark.parametrize(("facts", "en", "zh"), NOT_KNOWN)
+def test_what_is_not_known_is_no_verdict(facts: dict[str, dict[str, Any]], en: str, zh: str) -> None:
+    verdict = in_words(found("inconclusive", facts, "inconclusive"), 0, PHOTOS)
+    assert verdict["sentence_en"] == f"files by torch: Inconclusive: {en}{RERUN}"
+    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：{zh}{RERUN_ZH}"
+    assert [(remedy["name"], remedy["options"]) for remedy in verdict["remedies"]] == [("rerun", "--blocks 12 --min-seconds 10")]
+
+
+def test_a_class_that_is_not_sure_is_told_as_a_guess() -> None:
+    verdict = in_words(found("storage", confidence="inconclusive"), 0, PHOTOS)
+    assert (
+        verdict["sentence_en"]
+        == f"files by torch: Inconclusive: storage (reading small files) may be what limits it, but that is not sure{RERUN}"
+    )
+    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：瓶颈可能在存储（小文件读取），但不能确定{RERUN_ZH}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "situation", "en", "zh"),
+    [
+        (
+            found("decode", gain=Gain(1.8, (1.6, 2.0), "storage")),
+            PHOTOS,
+            "fixing decode alone lifts to 2,232 samples/s, 1.8x (1.6-2.0), then storage binds",
+            "只解决解码可提升到 2,232 样本/秒，即 1.8 倍（1.6–2.0），之后瓶颈变为存储",
+        ),
+        (
+            found("decode", rates=LOOP, gain=Gain(2.0, None, "fed")),
+            replace(PHOTOS, consumer=CUDA),
+            "fixing decode alone lifts to 2,400 samples/s, 2.0x, then the GPU is fed",
+            "只解决解码可提升到 2,400 样本/秒，即 2.0 倍，之后 GPU 就喂饱了",
+        ),
+        (
+            found("h2d_copy", rates=COPY, gain=Gain(1.6, None, None)),
+            TRAINED,
+            "fixing the copy alone lifts to 3,040 samples/s, 1.6x",
+            "只解决 H2D 拷贝可提升到 3,040 样本/秒，即 1.6 倍",
+        ),
+        (found("balanced", gain=Gain(1.1, None, None)), PHOTOS, "at most 1.1x is to be gained", "最多可提升到 1.1 倍"),
+    ],
+)
+def test_the_gain_says_what_binds_next(facts: Attribution, situation: Situation, en: str, zh: str) -> None:
+    gain = in_words(facts, 0, situation)["gain"]
+    assert facts.gain is not None
+    assert gain == {**facts.gain.as_json(), "en": en, "zh": zh}
+
+
+def test_sides_have_names_in_chinese() -> None:
+    names = {"files by torch": "小文件（torch）", "a/b by webdataset": "a/b（webdataset）", "other": "other"}
+    assert {name: side_name_zh(name) for name in names} == names
