@@ -313,6 +313,7 @@ def _recommendation() -> dict[str, Any]:
             }
         ],
         "is_change": True,
+        "is_known": True,
     }
 
 

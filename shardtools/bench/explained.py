@@ -16,6 +16,12 @@ from shardtools.bench.spec import CacheState, TrialSpec
 from shardtools.bench.trial import TrialResult
 
 _SEARCH_SECONDS = {"knee": 150.0, "grid": 600.0}
+_WINDOW_SHARE = 0.25
+"""Of ``min_seconds``: what a stage costs shows in ratios well above noise, and there are a dozen trials to run."""
+_LEAST_WINDOW_SECONDS = 0.5
+_ATTRIBUTION_SECONDS = 90.0
+_WINDOWS = 18
+"""Times ``min_seconds``: longer windows need more time for as many repeats."""
 
 
 def explain(measured: Measured, rounds: Rounds, machine: Mapping[str, Any], is_noisy: bool) -> Measured:
@@ -37,12 +43,14 @@ def explain(measured: Measured, rounds: Rounds, machine: Mapping[str, Any], is_n
 
 def _attributed(measured: Measured, rounds: Rounds, side: int, situation: Situation) -> Measured:
     layout, request = rounds.layouts[side], rounds.request
-    rounds.say(f"what limits {layout.uri} ({layout.name}): about a minute of trials")
+    window_seconds = max(_LEAST_WINDOW_SECONDS, _WINDOW_SHARE * request.min_seconds)
+    seconds = max(_ATTRIBUTION_SECONDS, _WINDOWS * request.min_seconds)
+    rounds.say(f"what limits {layout.uri} ({layout.name}): at most about {seconds:.0f} s of trials")
     probed = ceilings.probe(layout, request.settings.num_workers)
     trials = [trial for trial in rounds.trials if trial.side == side]
     throughputs = [trial.result for trial in trials if trial.block is not None]
     timeline = next((trial.result for trial in trials if trial.result.spec.mode == "timeline"), None)
-    context = Context(throughputs, timeline, probed, seed=request.plan.seed, say=rounds.say)
+    context = Context(throughputs, timeline, probed, request.plan.seed, seconds, window_seconds, rounds.say)
 
     def run(spec: TrialSpec, cache: CacheState) -> TrialResult:
         result, proof = rounds.run_spec(side, spec, cache)

@@ -6,6 +6,7 @@ that workers were asked for, one just returned, and the one before it, which the
 """
 
 import resource
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -39,10 +40,14 @@ class Batch:
 
     @classmethod
     def of(cls, batch: Any, num_samples: int) -> "Batch":
-        """Of a batch that is there. Source of the rounding: ``torch.cuda.host_memory_stats``."""
+        """Of a batch that is there."""
         from shardtools.bench.leaves import leaves  # torch, which need not be there to predict
 
-        sizes = [leaf.tensor.numel() * leaf.tensor.element_size() for leaf in leaves(batch)]
+        return cls.of_tensors([leaf.tensor.numel() * leaf.tensor.element_size() for leaf in leaves(batch)], num_samples)
+
+    @classmethod
+    def of_tensors(cls, sizes: Sequence[int], num_samples: int) -> "Batch":
+        """``sizes``: bytes of each tensor. Source of the rounding: ``torch.cuda.host_memory_stats``."""
         shm_bytes = sum(-(-size // _PAGE_BYTES) * _PAGE_BYTES for size in sizes)
         pinned_bytes = sum(1 << (size - 1).bit_length() for size in sizes if size)
         return cls(sum(sizes), len(sizes), shm_bytes, pinned_bytes, num_samples)

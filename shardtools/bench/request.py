@@ -6,7 +6,7 @@ from typing import Literal
 
 from shardtools.bench.blocks import BlockPlan
 from shardtools.bench.report.gates import Bounds
-from shardtools.bench.spec import CacheState, Consumer, Settings, Workload
+from shardtools.bench.spec import MAX_WORKERS, CacheState, Consumer, Settings, Workload
 from shardtools.errors import UsageError
 
 Attribute = Literal["first", "all", "none"]
@@ -51,6 +51,10 @@ class BenchRequest:
         given = (self.min_seconds, self.timeout_seconds, self.bounds.ratio, self.bounds.au_percent)
         if not all(math.isfinite(number) for number in (*given, self.consumer.step_ms, self.consumer.launch_cpu_ms) if number is not None):
             raise UsageError("expected finite numbers, got nan or infinity; correct the option")
+        if self.settings.num_workers > MAX_WORKERS:
+            raise UsageError(f"expected at most {MAX_WORKERS} workers, got {self.settings.num_workers:,}; correct --num-workers")
+        if self.search_seconds is not None and self.search is None:
+            raise UsageError("expected --matrix with --matrix-seconds, got none; add it, or leave that out")
         if self.bounds.ratio is not None and (self.plan.max_blocks == 1 or len(self.uris) < 2):
             raise UsageError(
                 "expected two sides and two blocks or more with --require-ratio, since one trial of each has no interval, got less"

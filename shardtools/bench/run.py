@@ -47,6 +47,9 @@ def bench(request: BenchRequest, say: Say) -> Report:
     proved = refuse_unequal(proofs)
     ledger = environment.ledger(request.uris, request.settings.start_method)
     before = _before(request.uris[0], ledger)
+    busy = judge(before, [])
+    if busy.sentences:
+        say(f"{busy.line}: this will take longer, and may end without an answer; Ctrl-C to wait for a quiet hour")
     sides = [cache_state.Side(PageCache.of(layout.uri), layout.kind) for layout in layouts]
     rounds = Rounds(request, layouts, workload, say, sides, [proof.count for proof in proofs], ledger["cpus"])
     rounds.blocks()

@@ -13,6 +13,10 @@ CacheState = Literal["cold-full", "cold-data", "warm"]
 ConsumerKind = Literal["none", "sim", "model"]
 DeviceName = Literal["cpu", "cuda", "sim"]
 Copy = Literal["blocking", "async", "prefetch-stream"]
+MAX_WORKERS = 256
+"""Of one loader: more are a slip of the keyboard."""
+FED_AU = 0.95
+"""A device so busy is fed: there is nothing to gain from its loader."""
 _USUAL_BUFFER = 1000
 """Of samples, as webdataset's users set it."""
 

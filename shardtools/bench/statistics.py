@@ -15,21 +15,38 @@ from numpy.typing import NDArray
 
 NO_DIFFERENCE = 0.03
 """Ratios from 0.97 to 1.03 are no difference that anyone should act on."""
+LITTLE_GAIN = 1.10
+"""An interval that ends below this leaves at most a tenth to gain, which is an answer; a wider one is none."""
 MAX_BLOCKS = 20
 """The sign-flip test counts 2^n cases."""
 _MANY_BLOCKS = 8
 """From here on the median is resampled; fewer blocks make too few different medians."""
 _NUM_RESAMPLES = 10_000
-_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
-"""Student's t, 97.5 %, for 1 to 6 degrees of freedom: the blocks below ``_MANY_BLOCKS``."""
+_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t, 97.5 %, for 1 to 9 degrees of freedom; the last serves for more, a little too wide."""
 _MAD_LIMIT = 14.826
 """Ten normal standard deviations, since a MAD is 0.6745 of one; the constant of hyperfine."""
 
+_MANY_TIMES = 4.0
 _FEWEST_FOR_P = 6
 """With five blocks p is 0.0625 at least."""
 _ROUNDING = 1e-9
 
 Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+def t_975(freedom: int) -> float:
+    """Student's t, 97.5 %, for so many degrees of freedom, at least one."""
+    return _T_975[min(freedom, len(_T_975)) - 1]
+
+
+def t_interval(values: Sequence[float] | Array) -> Interval | None:
+    """95 % around the mean, by Student's t; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    mean, half = float(np.mean(values)), t_975(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return mean - half, mean + half
 
 
 @dataclass(frozen=True)
@@ -102,19 +119,15 @@ def _log_ratios(blocks: Sequence[tuple[float, float]]) -> Array:
     return r
 
 
-def _interval(r: Array) -> tuple[float, float] | None:
+def _interval(r: Array) -> Interval | None:
     """95 % interval of r.
 
     Of few blocks the t-interval around the mean, of many the percentiles of resampled medians. A t-interval of six blocks that hold one
     outlier is very wide: then nothing can be told from six, and the stop rule of ``blocks`` asks for more, where the median forgets it.
     """
-    num_blocks = len(r)
-    if num_blocks == 1:
-        return None
-    if num_blocks < _MANY_BLOCKS:
-        half = _T_975[num_blocks - 2] * float(np.std(r, ddof=1)) / math.sqrt(num_blocks)
-        return float(np.mean(r)) - half, float(np.mean(r)) + half
-    low_middle, high_middle = _middles(num_blocks)
+    if len(r) < _MANY_BLOCKS:
+        return t_interval(r)
+    low_middle, high_middle = _middles(len(r))
     ordered = np.sort(r)
     low, high = np.quantile((ordered[low_middle] + ordered[high_middle]) / 2, (0.025, 0.975))
     return float(low), float(high)
@@ -148,16 +161,18 @@ def _outliers(r: Array) -> tuple[int, ...]:
 
 def _sentence(ratio: float, ci: tuple[float, float] | None, is_clear: bool, p_words: str) -> str:
     if ci is None:
-        return f"a single block has no interval ({_percent(ratio)})"
+        return f"a single block has no interval ({percent_change(ratio)})"
     if not is_clear:
-        return f"no clear difference ({_percent(ci[0])} ... {_percent(ci[1])})"
+        return f"no clear difference ({percent_change(ci[0])} ... {percent_change(ci[1])})"
     if ratio >= 1:
         return f"{ratio:.2f}x faster ({ci[0]:.2f}-{ci[1]:.2f}x), {p_words}"
     return f"{1 / ratio:.2f}x slower ({1 / ci[1]:.2f}-{1 / ci[0]:.2f}x), {p_words}"
 
 
-def _percent(ratio: float) -> str:
-    """``+4 %``; a change that rounds to nothing is ``0 %``."""
+def percent_change(ratio: float) -> str:
+    """``+4 %``; a change that rounds to nothing is ``0 %``, a large one ``12x``."""
+    if ratio >= _MANY_TIMES:
+        return f"{ratio:,.0f}x"
     change = round(100 * (ratio - 1))
     return f"{change:+d} %" if change else "0 %"
 

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
+from shardtools.bench.spec import MAX_WORKERS
+
 STAGES = ("storage", "parse", "decode", "transform", "collate")
 """In the order a sample passes them; tokenizing is ``decode``."""
 MEASURES = ("wall_s", "cpu_s", "bytes", "count")
-_MAX_WORKERS = 256
 _NUM_LOOKS, _NUM_PROBES = 5, 400
 
 
@@ -22,8 +23,8 @@ class StageTimers:
     """float64 [1 + workers, stages, measures]; row 0 is the process that has no workers. Inherited by fork, pickled for spawn."""
 
     def __init__(self, num_workers: int) -> None:
-        if not 0 <= num_workers <= _MAX_WORKERS:
-            raise ValueError(f"expected 0 to {_MAX_WORKERS} workers, got {num_workers}")
+        if not 0 <= num_workers <= MAX_WORKERS:
+            raise ValueError(f"expected 0 to {MAX_WORKERS} workers, got {num_workers}")
         self._cells = torch.zeros(1 + num_workers, len(STAGES), len(MEASURES), dtype=torch.float64).share_memory_()  # type: ignore[no-untyped-call]
 
     @contextmanager

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 INTERRUPTED = 130
-_MESSAGE = b"error: interrupted; give the same command again: pack and merge go on where they stopped\n"
+_MESSAGE = b"error: interrupted; give the same command again: pack and merge go on where they stopped, others begin anew\n"
 
 
 def end(*_: object) -> "NoReturn":

@@ -5,9 +5,11 @@ Written against the definitions alone: rate = min(W / sum of stage times, cores 
 
 import math
 import random
+import statistics
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shardtools.bench.attribution import Ablation
 from shardtools.bench.spec import CacheState, Consumer, Layout, Settings, TrialSpec, Workload
 from shardtools.bench.trial import TrialResult
 
@@ -103,6 +105,11 @@ class Model:
     def _watched(self, costs: dict[str, float], loader: float) -> dict[str, Any]:
         cpu = loader / 1000 * sum(cost for name, cost in costs.items() if name not in self.waits)
         return {"counters": {"cpu_util": cpu, "cpu_util_share": cpu / self.cores, "psi_io_share": 0.0}, "peaks": {"shm": 0, "fd": 20}}
+
+
+def seconds_per_sample(one: Ablation) -> float:
+    """Of the loader's time for a sample, what the stage costs: the median. Workers share the work, so each spends W times as much."""
+    return statistics.median(1 / baseline - 1 / intervened for baseline, intervened in one.rates)
 
 
 def planted(stage: str, seed: int, **more: Any) -> Model:

@@ -87,6 +87,7 @@ RECOMMENDATION = {
     "why": [{"en": "num_workers=4: 1,240 samples/s, 98 % of the best.", "zh": "num_workers=4：1,240 样本/秒，为最佳的 98 %。"}],
     "alternatives": [],
     "is_change": True,
+    "is_known": True,
 }
 VERDICT = {
     "side": 0,

@@ -15,7 +15,7 @@ from shardtools.bench.equality import Proof
 from shardtools.bench.measured import Measured, Trial
 from shardtools.bench.noise import Noise
 from shardtools.bench.report.definitions import DEFINITIONS
-from shardtools.bench.report.gates import Bounds
+from shardtools.bench.report.gates import Bounds, gates_of
 from shardtools.bench.report.null_reasons import explain
 from shardtools.bench.report.side_figures import label_of_window
 from shardtools.bench.report.situations import situation_of
@@ -156,7 +156,7 @@ def test_parts_that_come_later_are_explained_too() -> None:
         matrix={**MATRIX, "cells": cells, "knee": None},
         recommendation={**RECOMMENDATION, "predicted": None, "alternatives": alternatives},
         ablation=[{"side": 0, "stage": "decode", "ratio": 1.0, "ci": None, "n": 1, "rates": [[1.0, 1.0]]}],
-        gates=[{"name": "ratio", "required": 2.0, "got": None, "passed": False}],
+        gates=[{"name": "ratio", "required": 2.0, "got": None, "passed": False, "reason": "not_known"}],
     )
     for side in data["sides"]:
         side |= {"tokens_per_s": 1.0, "peaks": {}}
@@ -283,3 +283,10 @@ def test_a_gain_of_shards_that_were_read_again_is_not_sure() -> None:
     compared = compare([(100.0, 200.0), (100.0, 201.0)] * 3)
     measured = Measured(BenchRequest(("a", "b")), [FILES, SHARDS], Workload(), trials, [(0, 1, compared)])
     assert situation_of(measured, 0, LEDGER, is_noisy=False).shards_over_this == pytest.approx((1.0, 2.01), abs=0.01)
+
+
+@pytest.mark.parametrize(("ci", "reason"), [((1.6, 2.0), "met"), ((1.1, 1.4), "missed"), ((0.03, 300.0), "not_known"), (None, "not_known")])
+def test_a_bound_inside_the_interval_is_not_known(ci: tuple[float, float] | None, reason: str) -> None:
+    """A batch job must tell slower shards from a noisy night."""
+    (gate,) = gates_of(Bounds(ratio=1.5), {"comparisons": [{"ci": ci}], "sides": [{"au": None}]})
+    assert (gate["reason"], gate["passed"]) == (reason, reason == "met")

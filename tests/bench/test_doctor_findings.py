@@ -26,7 +26,7 @@ from shardtools.bench.not_measured import Reasons
 SICK = {
     "no shm": (replace(IN_DOCKER, shm=None), "fault", "shm", "docker run --shm-size=2g"),
     "docker's shm": (replace(IN_DOCKER, shm=SharedMemory(64 * 2**20, 64 * 2**20)), "warning", "shm", "64.0 MiB"),
-    "small shm of a host": (replace(SOUND, shm=SharedMemory(2**24, 2**24)), "warning", "shm", "sudo mount -o remount,size=2G /dev/shm"),
+    "small shm of a host": (replace(SOUND, shm=SharedMemory(2**24, 2**24)), "warning", "shm", "sudo mount -o remount,size=2g /dev/shm"),
     "full shm": (replace(SOUND, shm=SharedMemory(16 * GIB, 4 * GIB)), "warning", "shm", "75 % full (12.0 GiB of 16.0 GiB)"),
     "shm above the group's memory": (replace(SOUND, memory_limit=MemoryLimit(8 * GIB, 0)), "note", "shm", "8.0 GiB"),
     "few descriptors": (replace(SOUND, descriptors=(256, 4096)), "warning", "fds", "`ulimit -n 1024`"),

@@ -364,6 +364,7 @@ def test_a_process_and_all_it_starts_are_watched_until_they_end() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     child.kill()
+    child.wait()
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -4,7 +4,11 @@ The process that imports torch finds another torch, or other data, in the folder
 """
 
 import os
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +73,28 @@ def test_a_torch_that_hangs_is_given_up(place: Path) -> None:
     with pytest.raises(Unknown, match="took over 1 s"):
         learn([], 2, 1.0)
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are told from /proc")
+def test_a_doctor_that_is_killed_leaves_no_process_and_no_folder(place: Path) -> None:
+    """Killed while torch is imported: the other process ends by itself, and what it has is removed."""
+    (place / "torch.py").write_text("import os\nopen('pid', 'w').write(str(os.getpid()))\n" + HANGING)
+    with tempfile.TemporaryDirectory(prefix="doc-", dir="/tmp") as temporary:
+        command = [sys.executable, "-c", "from shardtools.bench.doctor.torch_probe import learn; learn([], 2)"]
+        doctor = subprocess.Popen(command, env={**os.environ, "TMPDIR": temporary})
+        waited_for(lambda: (place / "pid").exists() and (place / "pid").read_text() != "")
+        pid = (place / "pid").read_text()
+        assert os.path.exists(f"/proc/{pid}")
+        doctor.kill()
+        doctor.wait()
+        waited_for(lambda: not os.path.exists(f"/proc/{pid}") and not os.listdir(temporary))
+
+
+def waited_for(is_so: Callable[[], bool]) -> None:
+    latest = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < latest
+        time.sleep(0.02)
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from doctor_machines import IN_DOCKER, SOUND
 
-from shardtools.bench.doctor.batches import NamedBatch, batches_of, evenly, of_tensors
+from shardtools.bench.doctor.batches import NamedBatch, batches_of, evenly
 from shardtools.bench.doctor.request import DoctorRequest, numbers
 from shardtools.bench.doctor.table import Cell, ProcessMemory, cells_of, table_findings
-from shardtools.bench.prediction import Limits
+from shardtools.bench.prediction import Batch, Limits
 from shardtools.errors import UsageError
 
 MIB = 2**20
@@ -70,11 +70,11 @@ def test_a_warning_names_the_first_that_breaks_the_last_that_fits_and_the_size_t
     assert found.level == "warning"
     assert "from num_workers=2 prefetch_factor=4 on /dev/shm is too small (100.0 MiB of 100.0 MiB free" in found.sentence
     assert "num_workers=2 prefetch_factor=2 fits" in found.sentence
-    assert "docker run --shm-size=1g" in found.sentence and "sizeLimit: 1Gi" in found.sentence
+    assert "docker run --shm-size=512m" in found.sentence and "sizeLimit: 512Mi" in found.sentence
 
 
 def test_the_shm_size_is_half_as_much_again() -> None:
-    big = NamedBatch("big", "", of_tensors([1024 * MIB], 64))
+    big = NamedBatch("big", "", Batch.of_tensors([1024 * MIB], 64))
     limits = Limits(64 * MIB, None, None)
     found = list(table_findings(cells_of(ASKED, [big], ProcessMemory(None, None), limits), IN_DOCKER, limits))
     assert found[0].level == "fault" and "--shm-size=27g" in found[0].sentence  # (16 + 2) * 1 GiB * 1.5

@@ -134,7 +134,7 @@ SECTIONS = ("next", "sides", "pipeline", "gains", "throughput", "heat", "steps",
 
 def test_what_is_missing_says_what_to_run() -> None:
     found = Document(html.page(html_reports.recorded()))
-    typed = "shardtools bench demo/images demo/images-wds"
+    typed = "shardtools bench demo/images demo/images-wds --reader torch,shardtools --shuffle-buffer 1000"
     assert found.text_of["pre"] == [f"{typed} --attribute all", f"{typed} --matrix", f"{typed} --blocks 12", f"{typed} --matrix"]
     assert "Settings were not searched" in found.all("p")
 
@@ -143,9 +143,10 @@ def test_commands_can_be_typed_whatever_the_names() -> None:
     data = html_reports.recorded()
     data["sides"][0]["uri"] = "my images/it's $HOME"
     data["workload"]["batch_size"] = 8
-    data["consumer"]["device"] = "cuda"
+    data["consumer"] |= {"device": "cuda", "kind": "model"}
     typed = Document(html.page(data)).text_of["pre"]
-    assert typed[1] == """shardtools bench 'my images/it'"'"'s $HOME' demo/images-wds --batch-size 8 --gpu --matrix"""
+    asked = "--reader torch,shardtools --batch-size 8 --shuffle-buffer 1000"
+    assert typed[1] == f"""shardtools bench 'my images/it'"'"'s $HOME' demo/images-wds {asked} --gpu --matrix"""
 
 
 def test_nothing_is_to_be_changed_where_the_device_is_fed() -> None:
@@ -156,10 +157,11 @@ def test_nothing_is_to_be_changed_where_the_device_is_fed() -> None:
 
 def test_what_is_left_open_is_asked_again_first() -> None:
     data = html_reports.full()
-    rerun = {"name": "rerun", "en": "rerun, longer", "zh": "重跑", "options": "--blocks 12 --min-seconds 10"}
+    rerun = {"name": "rerun", "en": "rerun, longer", "zh": "重跑", "options": "--min-seconds 10"}
     data["verdict"] |= {"class": "inconclusive", "stage": None, "confidence": "inconclusive", "gain": None, "remedies": [rerun]}
     typed = Document(html.page(data)).text_of["pre"]
-    assert typed[0] == "shardtools bench demo/images demo/images-wds --blocks 12 --min-seconds 10"
+    same = "shardtools bench demo/images demo/images-wds --reader torch,shardtools --shuffle-buffer 1000"
+    assert typed[0] == f"{same} --min-seconds 10"
     assert typed[1].startswith("import torch")
     data["recommendation"] = None
     data["verdict"]["remedies"] = [rerun | {"options": "shardtools pack demo/images demo/images-wds --to wds"}]
@@ -175,8 +177,8 @@ def test_a_side_that_failed_says_how() -> None:
 def test_a_bound_that_was_missed_is_said() -> None:
     data = html_reports.full()
     data["gates"] = [
-        {"name": "ratio", "required": 3.0, "got": 2.2, "passed": False},
-        {"name": "au_percent", "required": 9.0, "got": 9.0, "passed": True},
+        {"name": "ratio", "required": 3.0, "got": 2.2, "passed": False, "reason": "missed"},
+        {"name": "au_percent", "required": 9.0, "got": 9.0, "passed": True, "reason": "met"},
     ]
     paragraphs = Document(html.page(data)).text_of["p"]
     assert "expected the second side 3 times as fast as the first, got surely 2.20 times" in paragraphs

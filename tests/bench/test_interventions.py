@@ -157,7 +157,7 @@ def test_lines_that_are_tokenized_on_the_fly_are_not_tokenized_again(tmp_path: P
     """As many rows come, of the same length, by a fraction of the calls of the tokenizer."""
     tokenizer = small_tokenizer(tmp_path / "tokenizer")
     text = "the cat sat on the mat and the dog ate the log. " * 40
-    uri = as_lines(tmp_path / "docs.jsonl", [{"text": text} for _ in range(1500)])
+    uri = as_lines(tmp_path / "docs.jsonl", [{"text": text} for _ in range(400)])
     packed = pack_tokens(uri, tmp_path / "packed", tokenizer, "mds", {"seq_len": "64", "packing": "concat"})
     layouts = [Layout(uri, "jsonl", "torch"), Layout(packed, "mds", "shardtools")]
     workload = settle_workload(layouts, Workload(BATCH_SIZE, tokenizer=tokenizer))

@@ -75,7 +75,7 @@ def searched(
 ) -> matrix.Searched:
     monkeypatch.setattr(matrix, "run_trial", trials)
     limits = limits or MatrixLimits(2, num_samples=1000, resources=lambda: ENOUGH)
-    return search(base, lambda: "proof", kind, limits, lambda _: None)
+    return search(base, lambda: "proof", kind, limits, lambda _: None, 150.0)
 
 
 def cell_of(result: matrix.Searched, num_workers: int, prefetch_factor: int = 2, persistent: bool = True) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_the_table_has_the_promised_parts_and_is_json(monkeypatch: pytest.Monkey
     assert set(result.matrix) == {"kind", "cells", "knee", "best", "num_trials", "full_grid_trials", "stopped"}
     assert all(set(cell) == CELL_KEYS and cell["status"] in STATUSES for cell in result.matrix["cells"])
     assert result.recommendation is not None
-    assert set(result.recommendation) == {"params", "predicted", "snippet", "shared_memory", "why", "alternatives", "is_change"}
+    assert set(result.recommendation) == {"params", "predicted", "snippet", "shared_memory", "why", "alternatives", "is_change", "is_known"}
     assert result.matrix["num_trials"] == len(result.trials)
     assert result.matrix["full_grid_trials"] == 57
     assert {trial.cache for trial in result.trials} == {"proof"}

@@ -17,7 +17,7 @@ import pytest
 
 from shardtools.bench.not_measured import Unknown
 from shardtools.bench.page_cache import PageCache, _resident
-from shardtools.bench.page_cache._resident import Pages, by_cachestat, by_mincore
+from shardtools.bench.page_cache.resident import Pages, by_cachestat, by_mincore
 from shardtools.bench.places import files_of, place_of
 from shardtools.errors import StorageError
 

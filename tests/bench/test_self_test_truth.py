@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attribution_model import seconds_per_sample
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it", exc_type=ImportError)
 
@@ -115,7 +116,7 @@ def test_a_delay_that_moves_takes_the_verdict_with_it(folder: str) -> None:
 
 def cost_of(found: Attribution, stage: str) -> float:
     (one,) = [one for one in found.ablation if one.stage == stage]
-    return one.seconds_per_sample
+    return seconds_per_sample(one)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from shardtools.bench.statistics import compare
+from shardtools.bench.statistics import compare, t_interval
 
 
 def blocks(*ratios: float) -> list[tuple[float, float]]:
@@ -125,6 +125,13 @@ def test_an_interval_that_reaches_into_the_band_is_no_clear_difference() -> None
 def two_blocks(low: float, high: float) -> list[tuple[float, float]]:
     middle, half = math.log(low * high) / 2, math.log(high / low) / 2 / 12.706
     return blocks(math.exp(middle - half), math.exp(middle + half))
+
+
+def test_the_interval_of_a_few_values_is_that_of_students_t() -> None:
+    """Of 1, 2, 3: mean 2, standard error 1/sqrt(3), t(2) = 4.303. Of ten values t(9) = 2.262; of 0 and nine times 1 the error is 0.1."""
+    assert t_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)), rel=1e-4)
+    assert t_interval([0.0, *[1.0] * 9]) == pytest.approx((0.9 - 0.2262, 0.9 + 0.2262), rel=1e-4)
+    assert t_interval([1.0]) is None
 
 
 def test_few_blocks_say_that_p_cannot_be_small() -> None:

@@ -39,10 +39,8 @@ wds by webdataset            2,870     2,790-2,930       1.90 s    90 %      9 %
 files by torch            186.6     1.8       80.2    0.05 s 700.0 MiB  44.0 MiB
 wds by webdataset         186.6     1.8       80.2    0.05 s 700.0 MiB  44.0 MiB
 
-files by torch: of the workers' time, by one trial with timers, which took 0.4 %
-of it: storage 70 %.
-wds by webdataset: of the workers' time, by one trial with timers, which took
-0.4 % of it: storage 70 %.
+Workers' time, files by torch: storage 70 % (timers took 0.4 %).
+Workers' time, wds by webdataset: storage 70 % (timers took 0.4 %).
 Note: both sides: in 1 of 6 trials the data ended before the window was long
 enough.
 Proved before: files by torch and wds by webdataset: the same 48,120 samples,
@@ -73,10 +71,8 @@ WDS 分片（webdataset）       2,870     2,790-2,930       1.90 s    90 %     
 小文件（torch）           186.6     1.8       80.2    0.05 s 700.0 MiB  44.0 MiB
 WDS 分片（webdataset）    186.6     1.8       80.2    0.05 s 700.0 MiB  44.0 MiB
 
-小文件（torch）：worker 时间分布（一次带计时器的测试，计时器自身占 0.4 %）：存储
-70 %。
-WDS 分片（webdataset）：worker 时间分布（一次带计时器的测试，计时器自身占
-0.4 %）：存储 70 %。
+worker 时间，小文件（torch）：存储 70 %（计时器占 0.4 %）。
+worker 时间，WDS 分片（webdataset）：存储 70 %（计时器占 0.4 %）。
 注意：两边：6 次测试中有 1 次数据不够长，测量窗口偏短。
 测量前已验证：小文件（torch）与 WDS 分片（webdataset）：同样的 48,120 个样本，各
 交付一次；哈希最小的 64 个解码结果相同。
@@ -161,6 +157,12 @@ def test_change_nothing_shows_no_snippet() -> None:
     assert "DataLoader(" not in found and "docker" not in found
 
 
+def test_settings_that_could_not_be_told_apart_are_not_said_to_be_the_best() -> None:
+    found = text(report(recommendation={**RECOMMENDATION, "is_change": False, "is_known": False}))
+    assert "\nNot told yet; keep: num_workers=4 prefetch_factor=2" in found
+    assert "Change nothing" not in found
+
+
 DOUBT = {
     "en": "only wds by webdataset read its data again, from memory, so the two are not alike",
     "zh": "只有 WDS 分片（webdataset）把数据从内存里重读了一遍",
@@ -177,8 +179,15 @@ def test_sides_that_were_not_alike_are_told_before_the_answer_and_noise_behind_i
     assert lines[2] == "two are not alike."
     assert lines[3].startswith("wds by webdataset is 2.31x faster")
     assert lines[4] == "Confidence: low: the host was noisy: run it again when nothing else runs."
-    assert "| host: noisy: in 4 of 6 trials x; before: y; and 1 more in the report" in " ".join(text(data).split())
+    assert "| host: noisy: in 4 of 6 trials x; and 2 more in the report" in " ".join(text(data).split())
     assert text(data, "zh").splitlines()[1] == "可信度低：只有 WDS 分片（webdataset）把数据从内存里重读了一遍。"
+
+
+def test_notes_are_few_and_it_says_where_the_others_are() -> None:
+    found = text(report(notes=[f"note {i}" for i in range(7)]))
+    assert [line for line in found.splitlines() if line.startswith("Note: ")] == [f"Note: note {i}." for i in range(5)]
+    assert "\n2 more notes in the report: --report DIR, or --json.\n" in found
+    assert "\n另有 2 条注意见报告（--report DIR 或 --json）。\n" in text(report(notes=[f"note {i}" for i in range(7)]), "zh")
 
 
 def test_a_side_without_figures_says_so() -> None:

@@ -143,6 +143,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_bench_leaves_nothing(data: str, number: signal.Signals) -> None:
     """Killed, it cannot tidy up: then the trial itself does, which notices the end of its pipe."""

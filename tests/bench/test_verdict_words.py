@@ -79,9 +79,9 @@ LOADER_BOUND: list[tuple[Attribution, Situation, str, str]] = [
         found("collate"),
         replace(OWN, knee_workers=2),
         "files by torch: collating batches limits the loader: it gives 1,240 "
-        "samples/s; let my.code:join fill one contiguous tensor a field "
+        "samples/s; make my.code:join cheaper, or do its work once, offline "
         "(confidence high).",
-        "小文件（torch）：当前瓶颈在批次拼装（collate）：加载器 1,240 样本/秒；建议让 my.code:join 每个字段只填一个连续张量（置信度高）。",
+        "小文件（torch）：当前瓶颈在批次拼装（collate）：加载器 1,240 样本/秒；建议优化 my.code:join，或离线做一次（置信度高）。",
     ),
     (
         found("transfer"),
@@ -135,15 +135,22 @@ AROUND_THE_LOADER: list[tuple[Attribution, Situation, str, str]] = [
     (
         found("shared_memory", {"status": {"status": "oom_shm", "message": "shared memory was full"}}),
         PHOTOS,
-        "files by torch: shared memory (/dev/shm) is too small: the loader broke off; give /dev/shm 1 GiB (confidence high).",
-        "小文件（torch）：共享内存（/dev/shm）不足，加载器中途失败；建议把 /dev/shm 加到 1 GiB（置信度高）。",
+        "files by torch: shared memory (/dev/shm) is too small: the loader broke off; give /dev/shm 128 MiB (confidence high).",
+        "小文件（torch）：共享内存（/dev/shm）不足，加载器中途失败；建议把 /dev/shm 加到 128 MiB（置信度高）。",
+    ),
+    (
+        found("shared_memory", {"status": {"status": "refused", "message": "not run: shm 9.4 GiB of 8.0 GiB"}}, "medium"),
+        PHOTOS,
+        "files by torch: shared memory (/dev/shm) is too small for these settings: that was foreseen, so the loader was not run; "
+        "give /dev/shm 128 MiB (confidence medium).",
+        "小文件（torch）：共享内存（/dev/shm）放不下这组设置：已预先算出，所以没有运行加载器；建议把 /dev/shm 加到 128 MiB（置信度中）。",
     ),
     (
         found("shared_memory", confidence="medium"),
         PHOTOS,
         "files by torch: shared memory (/dev/shm) limits how many batches may be under way: the loader gives 1,240 samples/s; "
-        "give /dev/shm 1 GiB (confidence medium).",
-        "小文件（torch）：共享内存（/dev/shm）限制了在途批次数：加载器 1,240 样本/秒；建议把 /dev/shm 加到 1 GiB（置信度中）。",
+        "give /dev/shm 128 MiB (confidence medium).",
+        "小文件（torch）：共享内存（/dev/shm）限制了在途批次数：加载器 1,240 样本/秒；建议把 /dev/shm 加到 128 MiB（置信度中）。",
     ),
     (
         found("fd_limit", {"descriptors": {"peak": 60, "limit": 64, "tensors": 4}}),
@@ -161,10 +168,9 @@ AROUND_THE_LOADER: list[tuple[Attribution, Situation, str, str]] = [
         found("balanced", {"co_bottleneck": {"stages": ["collate", "transform"], "ratios": [1.5, 1.4]}}, "medium"),
         replace(OWN, knee_workers=2),
         "files by torch: no single bottleneck: collate and transform cost "
-        "about as much, and only speeding up both helps; let my.code:join "
-        "fill one contiguous tensor a field (confidence medium).",
-        "小文件（torch）：没有单一瓶颈：批次拼装和变换开销相当，两者都提速才有用；"
-        "建议让 my.code:join 每个字段只填一个连续张量（置信度中）。",
+        "about as much, and only speeding up both helps; make my.code:join "
+        "cheaper, or do its work once, offline (confidence medium).",
+        "小文件（torch）：没有单一瓶颈：批次拼装和变换开销相当，两者都提速才有用；建议优化 my.code:join，或离线做一次（置信度中）。",
     ),
     (
         found("balanced", {"loader_bound": {"L": 1240.0, "H": None}, "no_stage": {"stage": "decode", "ratio": 1.1}}, "medium"),
@@ -176,30 +182,46 @@ AROUND_THE_LOADER: list[tuple[Attribution, Situation, str, str]] = [
     ),
 ]
 
-RERUN, RERUN_ZH = "; rerun with --blocks 12 --min-seconds 10.", "；请加 --blocks 12 --min-seconds 10 重跑。"
-NOT_KNOWN: list[tuple[dict[str, dict[str, Any]], str, str]] = [
+LONGER = (
+    "rerun",
+    "--min-seconds 10",
+    "; measure longer on a quiet host, with --min-seconds 10",
+    "；建议在空闲的机器上用 --min-seconds 10 测更久",
+)
+Advice = tuple[str, str | None, str, str]
+NOT_KNOWN: list[tuple[dict[str, dict[str, Any]], str, str, Advice | None]] = [
     (
         {"unsure": {"stage": "decode", "ratio": 1.2, "low": 0.9, "high": 1.6, "n": 6}},
         "removing decode gains 1.2x (0.9-1.6), which leaves it open",
         "去掉解码后为 1.2 倍（0.9–1.6），区间太宽",
+        LONGER,
     ),
     (
         {"status": {"status": "hang", "message": "no batch came"}},
         "a trial ended as hang: no batch came",
         "有测试以 hang 结束：no batch came",
+        None,
     ),
     (
         {"failed": {"stage": "collate", "status": "error", "message": "TypeError"}},
-        "the trial without the cost of collate failed",
-        "去掉批次拼装开销的测试失败",
+        "the trial without the cost of collate failed: TypeError",
+        "去掉批次拼装开销的测试失败：TypeError",
+        None,
     ),
-    ({"budget": {"seconds": 60.0}}, "time was up after 60 s", "60 秒内没有得出结论"),
+    ({"budget": {"seconds": 60.0}}, "time was up after 60 s", "60 秒内没有得出结论", LONGER),
     (
         {"storage_hidden": {"reason": "looped"}},
         "storage not judged, since the data was read again from memory",
         "数据在内存里被反复读取，未评判存储",
+        ("more_samples", None, "; give more samples, so that none is read twice", "；建议用更多样本，避免重复读取"),
     ),
-    ({}, "no cost that was taken away explains it", "去掉任何一项开销都解释不了"),
+    (
+        {"storage_hidden": {"reason": "warm"}},
+        "storage not judged, since the page cache was warm",
+        "缓存是热的，未评判存储",
+        ("cold", "--cache cold-data", "; begin each trial with a cold page cache", "；建议用冷缓存开始每次测试"),
+    ),
+    ({}, "no cost that was taken away explains it", "去掉任何一项开销都解释不了", LONGER),
 ]
 
 
@@ -211,21 +233,28 @@ def test_the_sentence(facts: Attribution, situation: Situation, en: str, zh: str
     assert set(verdict["rates"]) == {"F", "G", "H", "L"}
 
 
-@pytest.mark.parametrize(("facts", "en", "zh"), NOT_KNOWN)
-def test_what_is_not_known_is_no_verdict(facts: dict[str, dict[str, Any]], en: str, zh: str) -> None:
+@pytest.mark.parametrize(("facts", "en", "zh", "advice"), NOT_KNOWN)
+def test_what_is_not_known_is_no_verdict_and_only_what_would_help_is_advised(
+    facts: dict[str, dict[str, Any]], en: str, zh: str, advice: Advice | None
+) -> None:
     verdict = in_words(found("inconclusive", facts, "inconclusive"), 0, PHOTOS)
-    assert verdict["sentence_en"] == f"files by torch: Inconclusive: {en}{RERUN}"
-    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：{zh}{RERUN_ZH}"
-    assert [(remedy["name"], remedy["options"]) for remedy in verdict["remedies"]] == [("rerun", "--blocks 12 --min-seconds 10")]
+    assert verdict["sentence_en"] == f"files by torch: Inconclusive: {en}{advice[2] if advice else ''}."
+    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：{zh}{advice[3] if advice else ''}。"
+    assert [(remedy["name"], remedy["options"]) for remedy in verdict["remedies"]] == ([advice[:2]] if advice else [])
+
+
+def test_longer_is_twice_as_long_as_it_was() -> None:
+    (remedy,) = in_words(found("inconclusive", {}, "inconclusive"), 0, replace(PHOTOS, min_seconds=0.75))["remedies"]
+    assert remedy["options"] == "--min-seconds 1.5"
 
 
 def test_a_class_that_is_not_sure_is_told_as_a_guess() -> None:
     verdict = in_words(found("storage", confidence="inconclusive"), 0, PHOTOS)
     assert (
         verdict["sentence_en"]
-        == f"files by torch: Inconclusive: storage (reading small files) may be what limits it, but that is not sure{RERUN}"
+        == f"files by torch: Inconclusive: storage (reading small files) may be what limits it, but that is not sure{LONGER[2]}."
     )
-    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：瓶颈可能在存储（小文件读取），但不能确定{RERUN_ZH}"
+    assert verdict["sentence_zh"] == f"小文件（torch）：无法定论：瓶颈可能在存储（小文件读取），但不能确定{LONGER[3]}。"
 
 
 @pytest.mark.parametrize(

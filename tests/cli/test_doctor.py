@@ -85,6 +85,7 @@ def test_the_examples_of_the_help_work(place: Path) -> None:
 
 
 @pytest.mark.train
+@pytest.mark.slow
 def test_batches_are_measured_on_the_data(place: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra train")
     done = run("images", "shards", "--json", cwd=place)

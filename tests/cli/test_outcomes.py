@@ -145,7 +145,9 @@ def test_an_interrupt_while_something_is_imported_is_one_line(tmp_path, name):
     command = [sys.executable, "-c", INTERRUPTED_IMPORT.format(name=name)]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr.splitlines() == ["error: interrupted; give the same command again: pack and merge go on where they stopped"]
+    assert done.stderr.splitlines() == [
+        "error: interrupted; give the same command again: pack and merge go on where they stopped, others begin anew"
+    ]
 
 
 def test_a_program_in_the_background_goes_on_ignoring_interrupts(tmp_path):

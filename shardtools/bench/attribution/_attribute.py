@@ -74,7 +74,7 @@ class _Attributing:
         if timeline.status != "ok" and (timeline.status != "error" or level_two.baseline() is None):
             return self._ended(timeline)
         found = timed(timeline)
-        shares = None if found is None else found.shares
+        shares = None if found is None else found.most
         stages = self._stages(timeline)
         level_two.round(stages)
         while True:

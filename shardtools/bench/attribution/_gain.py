@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from shardtools.bench.attribution._level_one import FED_AU
 from shardtools.bench.attribution._rule import bounds_of
 from shardtools.bench.attribution._timers import Reader, Timed
 from shardtools.bench.attribution.result import Ablation, Gain, VerdictClass
+from shardtools.bench.spec import FED_AU
 
 Rates = dict[str, float | None]
 _FELT = 1.05

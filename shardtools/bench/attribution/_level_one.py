@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardtools.bench.attribution.result import Confidence, Fact, VerdictClass
+from shardtools.bench.spec import FED_AU
 from shardtools.bench.trial import TrialResult
 
-FED_AU = 0.95
 _COPY_SHARE = 0.90
 _CAPACITY = 1.10
 """A loader so much faster than what takes its batches is not the limit."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shardtools.bench.attribution._interval import Interval, interval, t_975
 from shardtools.bench.attribution.result import Ablation
+from shardtools.bench.statistics import Interval, t_975, t_interval
 
 MIN_RATIO = 1.15
 MIN_LOW = 1.05
@@ -26,7 +26,10 @@ _NO_HOPE = 1.08
 _SURE_LEAD = 1.4
 """Over a stage that ran once."""
 _AS_LONG = 0.5
-"""A stage that takes so much of the leader's time, by timers, is not dismissed by one trial, which something else may have slowed."""
+"""Of the share of time that the leader's gain implies: a stage that may take so much is not dismissed by one trial, which something else
+may have slowed."""
+_LONG = 1 - 1 / _SURE_LEAD
+"""Nor is one whose share of time would let it gain 1.4, however little the leader gains."""
 _MOST_FOLLOWED = 3
 _MIN_READER = 1.3
 """Implied by timers alone, which is less than a measured gain."""
@@ -44,7 +47,7 @@ def decide(
     found: Sequence[Ablation], reader: float | None = None, is_last: bool = False, shares: Mapping[str, float] | None = None
 ) -> Decision:
     """``reader``: the gain that timers imply for reading and parsing, which no intervention takes away. ``is_last``: no repeat follows.
-    ``shares``: of the workers' time by stage, as timers have it.
+    ``shares``: of the workers' time, the most that each stage may have taken.
 
     In the first round every stage has one repeat; after that those that ``more`` names have one more each time.
     """
@@ -52,15 +55,25 @@ def decide(
     best = ranked[0].ratio if ranked else 1.0
     if reader is not None and reader >= max(_MIN_READER, MIN_LEAD * best):
         return Decision("reader", ("parse",))
-    if not ranked or (best < _NO_HOPE and all(one.n < REPEATS for one in ranked)):
+    followed = _followed(ranked, best, shares or {})
+    if not followed:
         return Decision("no_stage", tuple(one.stage for one in ranked[:1]))
-    least = _AS_LONG * shares.get(ranked[0].stage, math.inf) if shares else math.inf
-    followed = [one for one in ranked if one.ratio * _SURE_LEAD > best or (shares or {}).get(one.stage, 0.0) > least][:_MOST_FOLLOWED]
     judged = _Judged(followed, noise_of(found))
     is_open = any(one.n < REPEATS for one in followed) or judged.is_open()
     if is_open and not is_last and max(one.n for one in followed) < MOST_REPEATS:
         return Decision("more", tuple(one.stage for one in followed))
     return judged.final(reader)
+
+
+def _followed(ranked: Sequence[Ablation], best: float, shares: Mapping[str, float]) -> Sequence[Ablation]:
+    """Those that may be first, in order: near the best, or known to take long. Where no gain is worth a repeat none is near."""
+    least = max(_LONG, _AS_LONG * (1 - 1 / best))
+
+    def may_be_first(one: Ablation) -> bool:
+        is_near = one.ratio * _SURE_LEAD > best and (best >= _NO_HOPE or one.n >= REPEATS)
+        return is_near or shares.get(one.stage, 0.0) > least
+
+    return [one for one in ranked if may_be_first(one)][:_MOST_FOLLOWED]
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ def noise_of(found: Sequence[Ablation]) -> Noise | None:
 def gain_interval(one: Ablation, noise: Noise | None) -> Interval | None:
     """95 % of the log of the gain: of its own repeats from three on, else from the noise of baselines; None where neither is known."""
     if one.n >= REPEATS:
-        return interval(one.log_ratios)
+        return t_interval(one.log_ratios)
     return None if noise is None else noise.around(statistics.fmean(one.log_ratios), one.n)
 
 
@@ -146,6 +159,6 @@ class _Judged:
         """95 % of the log of how far one leads another. Repeats of one round have the same or neighbouring baselines, which cancel."""
         lead = [one - two for one, two in zip(first.log_ratios, other.log_ratios, strict=False)]
         if len(lead) >= REPEATS:
-            return interval(lead)
+            return t_interval(lead)
         difference = statistics.fmean(first.log_ratios) - statistics.fmean(other.log_ratios)
         return None if self.noise is None else self.noise.around(difference, 1 / (1 / first.n + 1 / other.n))

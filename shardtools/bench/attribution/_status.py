@@ -6,7 +6,6 @@ from shardtools.bench.attribution.result import Confidence, VerdictClass
 from shardtools.bench.trial import TrialResult
 
 _OF_STATUS: dict[str, VerdictClass] = {"oom_shm": "shared_memory", "fd": "fd_limit"}
-_OF_WORDS: dict[str, VerdictClass] = {"shared memory": "shared_memory", "/dev/shm": "shared_memory", "shm": "shared_memory"}
 
 
 def decisive(results: Sequence[TrialResult]) -> TrialResult | None:
@@ -23,9 +22,8 @@ def status_verdict(result: TrialResult) -> tuple[VerdictClass, Confidence]:
         return _OF_STATUS[result.status], "high"
     if result.status == "refused":
         message = result.message.lower()
-        found = next((kind for words, kind in _OF_WORDS.items() if words in message), None)
-        if found is not None:
-            return found, "medium"
+        if "shm" in message or "shared memory" in message:
+            return "shared_memory", "medium"
         if "descriptor" in message:
             return "fd_limit", "medium"
     return "inconclusive", "inconclusive"

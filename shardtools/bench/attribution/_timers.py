@@ -25,6 +25,11 @@ class Timed:
         """Of the workers, by stages that are timed."""
         return min(1.0, sum(self.shares.values()))
 
+    @property
+    def most(self) -> dict[str, float]:
+        """The most that each stage may have taken. Sending batches has no timer: it may have taken all that no stage did."""
+        return {**self.shares, "transfer": 1 - self.utilisation}
+
     def largest(self, without: str) -> str | None:
         """The stage that takes most of the time, but that one."""
         left = {name: share for name, share in self.shares.items() if name != without and share > 0}

@@ -5,8 +5,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shardtools.bench.attribution._interval import interval
 from shardtools.bench.spec import Intervention
+from shardtools.bench.statistics import t_interval
 from shardtools.bench.trial import TrialResult
 
 VerdictClass = Literal[
@@ -89,13 +89,8 @@ class Ablation:
     @property
     def ci(self) -> tuple[float, float] | None:
         """95 %, of Student's t on log ratios, so it is centred on their mean; None for one repeat."""
-        low_high = interval(self.log_ratios)
+        low_high = t_interval(self.log_ratios)
         return None if low_high is None else (math.exp(low_high[0]), math.exp(low_high[1]))
-
-    @property
-    def seconds_per_sample(self) -> float:
-        """Of the loader's time for a sample, what the stage costs: the median. Workers share the work, so each spends W times as much."""
-        return statistics.median(1 / baseline - 1 / intervened for baseline, intervened in self.rates)
 
     def as_json(self, side: int) -> dict[str, Any]:
         ci = None if self.ci is None else list(self.ci)

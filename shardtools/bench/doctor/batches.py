@@ -8,7 +8,6 @@ from shardtools.bench.doctor.request import BATCH_SIZE, DoctorRequest
 from shardtools.bench.prediction import Batch
 
 _IMAGE_VALUES = 3 * 224 * 224
-_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def _measured(sides: Sequence[Mapping[str, Any]]) -> Iterator[NamedBatch]:
     """The largest of the first batches of each side; sides with the same are shown once."""
     seen = set()
     for side in sides:
-        made = [of_tensors(tensors, side["samples"]) for tensors in side["batches"]]
+        made = [Batch.of_tensors(tensors, side["samples"]) for tensors in side["batches"]]
         if not made:
             continue
         largest = max(made, key=lambda batch: batch.shm_bytes)
@@ -57,11 +56,4 @@ def _images(name: str, value_bytes: int, num_tensors: int) -> NamedBatch:
 def evenly(num_bytes: int, num_tensors: int, num_samples: int) -> Batch:
     """A batch whose tensors are of one size, but for the first, which has what is left over."""
     each, rest = divmod(num_bytes, num_tensors)
-    return of_tensors([each + rest, *[each] * (num_tensors - 1)], num_samples)
-
-
-def of_tensors(sizes: Sequence[int], num_samples: int) -> Batch:
-    """``sizes``: bytes of each tensor."""
-    in_pages = sum(-(-size // _PAGE_BYTES) * _PAGE_BYTES for size in sizes)
-    pinned = sum(1 << (size - 1).bit_length() for size in sizes if size)
-    return Batch(sum(sizes), len(sizes), in_pages, pinned, num_samples)
+    return Batch.of_tensors([each + rest, *[each] * (num_tensors - 1)], num_samples)

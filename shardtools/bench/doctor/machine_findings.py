@@ -1,17 +1,17 @@
 """What the limits of a machine mean for loader workers, each in one sentence with what to do."""
 
+import os
 from collections.abc import Iterator
 
 from shardtools.bench.doctor.finding import Finding
 from shardtools.bench.doctor.machine import Machine, TempFolder
 from shardtools.bench.doctor.remedies import larger_shm, more_descriptors, of_size
+from shardtools.bench.processes.folders import LONGEST_FOLDER
 
 _DOCKER_SHM_BYTES = 64 * 2**20
 _USED_SHARE = 0.5
 _FEW_DESCRIPTORS = 1024
 _THROTTLED_SHARE = 0.05
-_LONGEST_PATH = 107
-_SOCKET_NAME = "/pymp-12345678/listener-12345678"
 _LITTLE_TEMP_BYTES = 2**30
 _FEW_PROCESSES = 1024
 _LETTERS = {
@@ -142,7 +142,7 @@ def _start_method(machine: Machine) -> Iterator[Finding]:
 
 
 def _temp(temp: TempFolder, encoding: str) -> Iterator[Finding]:
-    if len(temp.path.encode(errors="surrogateescape")) + len(_SOCKET_NAME) > _LONGEST_PATH:
+    if len(os.fsencode(temp.path)) > LONGEST_FOLDER:
         yield Finding(
             "fault", "temp", f"The folder for temporary files, {temp.path}, has too long a name for workers' sockets: `TMPDIR=/tmp`."
         )

@@ -1,25 +1,18 @@
 """Exact commands that raise a limit, fit for where the process runs."""
 
+from shardtools.bench.shm_size import ShmSize
 from shardtools.units import format_bytes
-
-_GIB = 2**30
-_SPARE = 1.5
-"""Over what is predicted, as the recommended snippet has it."""
 
 
 def larger_shm(needed_bytes: int, is_container: bool) -> str:
     """What gives ``/dev/shm`` room for so many bytes and half as much again."""
-    size = gib_above(needed_bytes)
+    size = ShmSize.for_bytes(needed_bytes)
     if is_container:
         return (
-            f"start the container with `docker run --shm-size={size}g`, or mount an emptyDir {{medium: Memory, sizeLimit: {size}Gi}} there"
+            f"start the container with `docker run --shm-size={size.docker}`, "
+            f"or mount an emptyDir {{medium: Memory, sizeLimit: {size.kubernetes}}} there"
         )
-    return f"enlarge it: `sudo mount -o remount,size={size}G /dev/shm`"
-
-
-def gib_above(needed_bytes: int) -> int:
-    """Whole GiB with half as much again to spare."""
-    return max(1, -(-int(needed_bytes * _SPARE) // _GIB))
+    return f"enlarge it: `sudo mount -o remount,size={size.docker} /dev/shm`"
 
 
 def more_descriptors(needed: int, hard: int | None, is_container: bool) -> str:

@@ -85,7 +85,7 @@ def _finding(name: str, cells: Sequence[Cell], machine: Machine, limits: Limits)
     first = min((cell for cell in cells if name in cell.breaks), key=_queue)
     fitting = [cell for cell in cells if not cell.breaks and cell.num_workers]
     most = max(cells, key=_queue).predicted
-    still = f"{_settings(max(fitting, key=_queue))} fits" if fitting else "no setting with workers fits"
+    still = f"{_settings(max(fitting, key=_queue))} fits" if fitting else "no setting with workers fits all limits"
     took = f"{_batch(first.named)}: from {_settings(first)} on "
     if name == "shm":
         free = of_size(limits.shm_free_bytes)

@@ -1,38 +1,39 @@
 """The process that imports torch for the doctor: a broken installation, or data that hangs, does not take the doctor with it.
 
-``python -m shardtools.bench.doctor.torch_child``: a JSON object on standard input, and on standard output lines that begin with ``MARK``.
+``python -m shardtools.bench.doctor.torch_child FOLDER``. Started by the doctor, never by users. What it is asked is the first line of
+standard input, a JSON object; what it learns are lines of FOLDER/answers. When standard input ends the doctor is gone: see ``Lifeline``.
 """
 
 import json
 import multiprocessing
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from shardtools.bench.counters.process import parse_private
 from shardtools.bench.not_measured import Unknown, read_text
+from shardtools.bench.processes.lifeline import Lifeline
 from shardtools.bench.spec import Kind, Layout, ReaderName, Settings, Workload
 from shardtools.errors import ShardtoolsError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-MARK = "shardtools-doctor "
+ANSWERS_NAME = "answers"
+"""In the folder of the process."""
 _NUM_BATCHES = 3
 _WORKER_SECONDS = 30.0
 
 
-def main() -> None:
+def main(folder: str) -> None:
     """Facts of torch, then the first batches of each URI: what is known by then outlives a process that is ended."""
-    asked = json.loads(sys.stdin.readline())
-    tell({"torch": _torch_facts(), "main_bytes": _private_bytes(), "worker_bytes": _worker_bytes()})
-    for uri in asked["uris"]:
-        tell({"side": _side(uri, asked["batch_size"])})
-
-
-def tell(found: dict[str, Any]) -> None:
-    """On a line of its own: libraries may have printed half of one."""
-    print("\n" + MARK + json.dumps(found), flush=True)
+    asked = json.loads(Lifeline(folder).next_line())
+    with open(os.path.join(folder, ANSWERS_NAME), "w", encoding="utf-8", buffering=1) as answers:
+        first = {"torch": _torch_facts(), "main_bytes": _private_bytes(), "worker_bytes": _worker_bytes()}
+        answers.write(json.dumps(first) + "\n")
+        for uri in asked["uris"]:
+            answers.write(json.dumps(_side(uri, asked["batch_size"])) + "\n")
 
 
 def _torch_facts() -> dict[str, Any]:
@@ -123,4 +124,4 @@ def _tensor_bytes(uri: str, kind: Kind, batch_size: int) -> list[list[int]]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -2,17 +2,18 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from shardtools.bench import versions
-from shardtools.bench.doctor.torch_child import MARK
+from shardtools.bench.doctor.torch_child import ANSWERS_NAME
 from shardtools.bench.not_measured import Unknown
-from shardtools.bench.processes import groups as processes
-from shardtools.bench.processes.leftovers import end_group
+from shardtools.bench.processes.folders import private_folder
+from shardtools.bench.processes.own_process import OwnProcess
+from shardtools.signals import ends_tidily
 
 _SECONDS = 60.0
 _UNREAD: dict[str, Any] = {"kind": None, "num_shards": None, "batches": []}
@@ -37,42 +38,30 @@ def learn(uris: Sequence[str], batch_size: int, seconds: float = _SECONDS) -> Le
     """
     versions.version_of("torch")
     try:
-        out, reason = _answers({"uris": list(uris), "batch_size": batch_size}, seconds)
+        with ends_tidily(), private_folder() as folder:
+            found, reason = _answers(folder, {"uris": list(uris), "batch_size": batch_size}, seconds)
     except OSError as error:
         raise Unknown(f"{sys.executable} cannot be started: {error.strerror}") from None
-    found = [json.loads(line.removeprefix(MARK)) for line in out.splitlines() if line.startswith(MARK)]
     if not found:
         raise Unknown(reason or "the process that imports it told nothing")
-    first, sides = found[0], [entry["side"] for entry in found[1:]]
+    first, *sides = found
     sides += [{**_UNREAD, "uri": uri, "samples": batch_size, "error": reason} for uri in uris[len(sides) :]]
     return Learnt(first["torch"], first["main_bytes"], first["worker_bytes"], sides)
 
 
-def _answers(asked: dict[str, Any], seconds: float) -> tuple[str, str | None]:
-    """What the process printed, and why that is not all."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shardtools.bench.doctor.torch_child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, **processes.THREAD_VARIABLES},
-    )
-    try:
-        out, said = process.communicate(json.dumps(asked).encode() + b"\n", seconds)
-        reason = _last_words(process.returncode, said) if process.returncode else None
-    except subprocess.TimeoutExpired:
-        end_group(process.pid)
-        out, _ = process.communicate()
-        reason = f"it took over {seconds:.0f} s"
-    finally:
-        if process.returncode is None:
-            end_group(process.pid)
-            process.communicate()
-    return out.decode("utf-8", "replace"), reason
+def _answers(folder: str, asked: dict[str, Any], seconds: float) -> tuple[list[dict[str, Any]], str | None]:
+    """What the process told, and why that is not all."""
+    with OwnProcess("shardtools.bench.doctor.torch_child", folder) as process:
+        process.tell(json.dumps(asked).encode())
+        code = process.wait(seconds)
+    found = []
+    with suppress(FileNotFoundError), open(os.path.join(folder, ANSWERS_NAME), encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines if line.endswith("\n")]
+    if code is None:
+        return found, f"it took over {seconds:.0f} s"
+    return found, _end(code, process.last_line) if code else None
 
 
-def _last_words(code: int, said: bytes) -> str:
-    words = said.decode("utf-8", "replace").strip().splitlines()
+def _end(code: int, last_line: str) -> str:
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"the process that imports it ended with {how}" + (f", saying: {words[-1].strip()}" if words else "")
+    return f"the process that imports it ended with {how}" + (f", saying: {last_line}" if last_line else "")

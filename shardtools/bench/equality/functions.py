@@ -53,7 +53,7 @@ def _run(folder: str, asked: dict[str, Any]) -> None:
         process.tell(json.dumps(asked).encode())
         code, step = _followed(process, folder)
     free_shared_memory(process.pid, folder)
-    _judge(folder, code, step, process.said)
+    _judge(folder, code, step, process.last_line)
 
 
 def _followed(process: OwnProcess, folder: str) -> tuple[int | None, dict[str, Any]]:
@@ -75,7 +75,7 @@ def _followed(process: OwnProcess, folder: str) -> tuple[int | None, dict[str, A
         time.sleep(_POLL_SECONDS)
 
 
-def _judge(folder: str, code: int | None, step: dict[str, Any], said: str) -> None:
+def _judge(folder: str, code: int | None, step: dict[str, Any], last_line: str) -> None:
     """Raises what the process found, or what became of it."""
     wrong = UsageError if step["is_own"] else ShardtoolsError
     path = os.path.join(folder, RESULT_NAME)
@@ -83,13 +83,9 @@ def _judge(folder: str, code: int | None, step: dict[str, Any], said: str) -> No
         raise wrong(f"expected {step['what']} to return, but it took longer than {step['seconds']:g} seconds; look where it waits")
     if not os.path.exists(path):
         how = f"exit code {code}" if code >= 0 else f"the signal {signal.Signals(-code).name}"
-        raise wrong(f"expected {step['what']} to return, but its process ended with {how}{_last_line(said)}; a function must return")
+        said = f", and its last words were: {last_line[:200]}" if last_line else ""
+        raise wrong(f"expected {step['what']} to return, but its process ended with {how}{said}; a function must return")
     with open(path, encoding="utf-8") as file:
         found = json.load(file)
     if found["fault"] is not None:
         raise (UsageError if found["is_usage"] else ShardtoolsError)(found["fault"])
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f", and its last words were: {lines[-1][:200]}" if lines else ""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -17,7 +16,6 @@ WHOLE_SAMPLES = 50_000
 """Up to so many samples a side is read whole."""
 RESULT_NAME = "proof"
 """In the folder of the process that reads."""
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -88,27 +86,16 @@ def _run(folder: str, asked: dict[str, Any], timeout_seconds: float) -> dict[str
     """What the process that reads reports."""
     with OwnProcess("shardtools.bench.equality.process", folder, ("child",)) as process:
         process.tell(json.dumps(asked).encode())
-        has_ended = _has_ended(process, timeout_seconds)
+        has_ended = process.wait(timeout_seconds) is not None
     free_shared_memory(process.pid, folder)
     result = os.path.join(folder, RESULT_NAME)
     if not os.path.exists(result):
-        why = f"its process ended: {_last_line(process.said)}" if has_ended else f"it took longer than {timeout_seconds:,.0f} seconds"
+        why = (
+            f"its process ended: {process.last_line or 'it said nothing'}"
+            if has_ended
+            else f"it took longer than {timeout_seconds:,.0f} seconds"
+        )
         raise ShardtoolsError(f"expected to read {asked['layout']['uri']} once to prove that sides are equal, but {why}")
     with open(result, encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)
     return found
-
-
-def _has_ended(process: OwnProcess, timeout_seconds: float) -> bool:
-    """Waits until it has, or time is up."""
-    latest = time.monotonic() + timeout_seconds
-    while time.monotonic() < latest:
-        if process.exit_code() is not None:
-            return True
-        time.sleep(_POLL_SECONDS)
-    return False
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"

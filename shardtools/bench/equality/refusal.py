@@ -12,10 +12,18 @@ _SHOWN = 3
 
 
 def refuse_unequal(proofs: Sequence[Proof]) -> list[str]:
-    """What was proved of each side beside the first, in sentences. Raises UsageError where any two do not deliver the same."""
+    """What was proved of each side beside the first, or of one alone, in sentences. Raises UsageError where two differ."""
     sentences = []
     for proof in proofs:
         _refuse_repeats(proof)
+    if len(proofs) == 1:
+        (one,) = proofs
+        said = (
+            f"{plural(one.num_delivered, 'sample')}, each delivered once"
+            if one.whole
+            else f"the first {one.num_delivered:,} delivered came once each"
+        )
+        return [f"{one.layout.name}: {said}"]
     for one, other in combinations(proofs, 2):
         same = _same_tokens if one.is_on_the_fly or other.is_on_the_fly else _same_samples
         proved = same(one, other)

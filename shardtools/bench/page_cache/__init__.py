@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shardtools.bench.not_measured import Unknown
-from shardtools.bench.page_cache._resident import Cleaner, Look, Pages, choose_look, drop
+from shardtools.bench.page_cache.resident import Cleaner, Look, Pages, choose_look, drop
 from shardtools.bench.places import files_of
 from shardtools.errors import StorageError
 from shardtools.storage import sentence_of

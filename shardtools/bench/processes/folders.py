@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _PREFIX = "shardtools-bench-"
-_LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
+LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
+"""Bytes of the path of a folder in which workers have their sockets, whose paths the kernel takes up to 107 bytes of."""
 _SHORT_FOLDER = "/tmp"
 _YOUNG_SECONDS = 600.0
 """A folder that nobody holds yet may be one that was made this moment."""
@@ -19,7 +20,7 @@ _YOUNG_SECONDS = 600.0
 def private_folder() -> Iterator[str]:
     """A new folder for a process's temporary files, in ``/tmp`` where the path of the usual one is too long; removed at the end.
 
-    Workers hand batches over through sockets in it, whose paths the kernel takes up to 107 bytes of; longer, no batch ever comes.
+    Workers hand batches over through sockets in it: where its path is longer than ``LONGEST_FOLDER``, no batch ever comes.
     It is held by a lock, which ends with this process whatever ends it: what others left and nobody holds is removed first.
     """
     for place in {tempfile.gettempdir(), _SHORT_FOLDER}:
@@ -39,7 +40,7 @@ def private_folder() -> Iterator[str]:
 
 def _made() -> str:
     folder = tempfile.mkdtemp(prefix=_PREFIX)
-    if len(os.fsencode(folder)) <= _LONGEST_FOLDER or not os.access(_SHORT_FOLDER, os.W_OK):
+    if len(os.fsencode(folder)) <= LONGEST_FOLDER or not os.access(_SHORT_FOLDER, os.W_OK):
         return folder
     os.rmdir(folder)
     return tempfile.mkdtemp(prefix=_PREFIX, dir=_SHORT_FOLDER)

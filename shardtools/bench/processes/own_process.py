@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -16,6 +17,7 @@ _WORDS_NAME = "words"
 _SAID_BYTES = 64 * 1024
 _LINGER_SECONDS = 1.0
 """What watches over shared objects ends a moment after the process it watches for."""
+_POLL_SECONDS = 0.02
 
 
 class OwnProcess:
@@ -55,6 +57,11 @@ class OwnProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def last_line(self) -> str:
+        """Of what it printed; empty where it printed nothing."""
+        return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
+
     def tell(self, line: bytes) -> None:
         """Also where it is gone already."""
         assert self._process.stdin is not None
@@ -65,6 +72,13 @@ class OwnProcess:
     def exit_code(self) -> int | None:
         """None while it runs, minus the signal that ended it."""
         return exit_code(self._process)
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, as soon as it has ended; None where time is up first."""
+        latest = time.monotonic() + seconds
+        while (code := self.exit_code()) is None and time.monotonic() < latest:
+            time.sleep(_POLL_SECONDS)
+        return code
 
     def remember_shared_memory(self) -> None:
         """Objects it uses now are its own, should it not be able to remove them."""

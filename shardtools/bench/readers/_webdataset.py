@@ -92,6 +92,7 @@ def _limits(found: Dataset, buffer: int, num_workers: int) -> list[str]:
 
 def _as_url(path: str) -> str:
     """webdataset takes a path for a URL, and cuts it at these characters."""
-    if any(mark in path for mark in "#?;"):
-        raise UsageError(f"expected a path without #, ? and ;, which webdataset cuts it at, got {path}; rename or move it")
+    if any(mark in path for mark in "#?;\n\r\t"):
+        what = "expected a path without #, ?, ; and breaks of lines, which webdataset cuts it at"
+        raise UsageError(f"{what}, got {path!r}; rename or move it, or take --reader shardtools")
     return path

@@ -1,10 +1,7 @@
 """What a comparison means, in one sentence of English and one of Chinese: faster, slower, of no use, or not known."""
 
 from shardtools.bench.report.verdict_words import spaced
-from shardtools.bench.statistics import MAX_BLOCKS, Comparison
-
-_LITTLE = 1.10
-"""An interval that ends below this leaves at most a tenth to gain, which is an answer; a wider one is none."""
+from shardtools.bench.statistics import LITTLE_GAIN, MAX_BLOCKS, Comparison, percent_change
 
 
 def answer(one: str, other: str, compared: Comparison, is_of_shards: bool) -> str:
@@ -31,7 +28,7 @@ def answer_zh(one: str, other: str, compared: Comparison, is_of_shards: bool) ->
 
 def _is_little(compared: Comparison) -> bool:
     ci = compared.ci
-    return ci is not None and ci[1] <= _LITTLE and ci[0] >= 1 / _LITTLE
+    return ci is not None and ci[1] <= LITTLE_GAIN and ci[0] >= 1 / LITTLE_GAIN
 
 
 def _remedy(compared: Comparison) -> str:
@@ -51,10 +48,5 @@ def _times_zh(one: str, other: str, compared: Comparison) -> str:
 
 def _range_zh(compared: Comparison) -> str:
     if compared.ci is None:
-        return f"只有一组数据，没有置信区间（{_percent(compared.ratio)}）"
-    return f"没有明显差异（{_percent(compared.ci[0])} … {_percent(compared.ci[1])}）"
-
-
-def _percent(ratio: float) -> str:
-    change = round(100 * (ratio - 1))
-    return f"{change:+d} %" if change else "0 %"
+        return f"只有一组数据，没有置信区间（{percent_change(compared.ratio)}）"
+    return f"没有明显差异（{percent_change(compared.ci[0])} … {percent_change(compared.ci[1])}）"

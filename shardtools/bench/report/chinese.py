@@ -88,6 +88,7 @@ _FORMS = (
     # proofs
     (r"the same ([\d,]+) samples?, each delivered once", r"同样的 \1 个样本，各交付一次"),
     (r"the same ([\d,]+) samples? by the keys in names and headers", r"按名字和文件头中的键，是同样的 \1 个样本"),
+    (r"([\d,]+) samples?, each delivered once", r"\1 个样本，各交付一次"),
     (r"the first ([\d,]+) delivered came once each", r"先交付的 \1 个各只出现一次"),
     (r"the ([\d,]+) with the smallest hashes decode to the same", r"哈希最小的 \1 个解码结果相同"),
     (r"([\d,]+) read on both sides decode to the same", r"两边都读到的 \1 个解码结果相同"),

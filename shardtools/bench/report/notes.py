@@ -12,9 +12,11 @@ _STEADY = 0.05
 def notes(measured: Measured, data: dict[str, Any]) -> list[str]:
     """Of a report's data, without full stops."""
     said: dict[str, list[int]] = {}
-    for side in range(len(data["sides"])):
-        for text in _of_side(measured, data["sides"][side], side):
-            said.setdefault(text.rstrip("."), []).append(side)
+    sides = range(len(data["sides"]))
+    told = [(side, text) for side in sides for text in _failures(measured, side)]  # first: readers may see only the first few
+    told += [(side, text) for side in sides for text in _of_side(measured, data["sides"][side], side)]
+    for side, text in told:
+        said.setdefault(text.rstrip("."), []).append(side)
     names = [side["name"] for side in data["sides"]]
     return [
         *(caveat.rstrip(".") for caveat in data["cache"]["caveats"]),
@@ -32,14 +34,17 @@ def _who(sides: Sequence[int], names: Sequence[str]) -> str:
 def _of_side(measured: Measured, figures: dict[str, Any], side: int) -> Iterator[str]:
     if figures["overhead"] and figures["overhead"]["warning"]:
         yield figures["overhead"]["warning"]
-    results = [trial.result for trial in measured.trials if trial.side == side]
+    results = [trial.result for trial in measured.trials if trial.side == side and trial.result.status == "ok"]
     yield from dict.fromkeys(text for result in results for text in _told(result))
-    yield from _windows([result.found["window"] for result in results if result.status == "ok"])
+    yield from _windows([result.found["window"] for result in results])
+
+
+def _failures(measured: Measured, side: int) -> Iterator[str]:
+    results = [trial.result for trial in measured.trials if trial.side == side]
+    yield from dict.fromkeys(f"{result.status}: {result.message}" for result in results if result.status != "ok")
 
 
 def _told(result: TrialResult) -> list[str]:
-    if result.status != "ok":
-        return [f"{result.status}: {result.message}"]
     return [*result.found["limits"], *result.found["warnings"], *result.leftovers]
 
 

@@ -30,6 +30,7 @@ def situation_of(measured: Measured, side: int, ledger: Mapping[str, Any], is_no
         shards_over_this=ratio,
         shards_uri=shards_uri,
         knee_workers=knee_workers,
+        min_seconds=measured.request.min_seconds,
         is_noisy=is_noisy,
     )
 

@@ -11,10 +11,9 @@ from shardtools.bench.search.choice import PREFETCH_GAIN, choose, knee_of_worker
 from shardtools.bench.search.paired import Duel, Saving, duel, saving_of
 from shardtools.bench.search.record import Record, TimeIsUpError
 from shardtools.bench.search.workers import climb, refine
+from shardtools.bench.spec import FED_AU
 from shardtools.bench.statistics import NO_DIFFERENCE
 
-FED = 0.95
-"""AU, from which on nothing is to be changed."""
 _SURELY_AS_FAST = 0.90
 _MOST_SHARE = 0.4
 """Of the full grid's trials: what the search may take. Repeats end there."""
@@ -81,7 +80,7 @@ def find(record: Record, space: Space, goal: Goal) -> Found:
 def _is_fed(record: Record, goal: Goal, found: Found) -> bool:
     """The fast exit: the device is busy at the current settings already."""
     outcome = record.run(goal.current)
-    found.is_fed = outcome.au is not None and outcome.au >= FED
+    found.is_fed = outcome.au is not None and outcome.au >= FED_AU
     if found.is_fed:
         found.stopped, found.knee, found.best, found.recommended = "fed", goal.current, goal.current, goal.current
         found.num_search_trials = record.num_trials

@@ -12,8 +12,6 @@ from shardtools.bench.spec import Settings, TrialSpec
 from shardtools.bench.trial import TrialResult, run_trial
 
 Say = Callable[[str], None]
-SECONDS = 150.0
-"""Of a whole search, unless told otherwise."""
 _USUAL_TRIALS = 30
 _TRIAL_OVERHEAD_SECONDS = 3.5
 """To start, to warm up and to end."""
@@ -102,8 +100,8 @@ class _Runner:
         return predict(self.probe, self.settings(cell), self.base.consumer.copy, self.limits.num_ranks)
 
     def settings(self, cell: Cell) -> Settings:
-        """Without an accelerator ``pin_memory`` does nothing."""
-        pin = cell.pin_memory and self.base.consumer.device != "cpu"
+        """Without CUDA ``pin_memory`` does nothing."""
+        pin = cell.pin_memory and self.base.consumer.device == "cuda"
         return replace(
             self.base.settings,
             num_workers=cell.num_workers,
@@ -141,7 +139,7 @@ def search(
     kind: Literal["knee", "grid"],
     limits: MatrixLimits,
     say: Say,
-    seconds: float = SECONDS,
+    seconds: float,
 ) -> Searched:
     """Tries settings around ``base``, whose own are the current ones, and says which to use.
 
@@ -152,7 +150,7 @@ def search(
     """
     runner = _Runner(base, prepare, limits, say, seconds)
     space = space_of(base, limits)
-    current = Cell.of(runner.settings(_as_cell(base.settings)))
+    current = Cell.of(runner.settings(Cell.of(base.settings)))
     record = Record(runner.run, seconds, start_of=runner.start_of)
     found = find(record, space, Goal(current, kind, limits.num_samples, limits.seed))
     return _searched(runner, space, kind, found)
@@ -189,10 +187,6 @@ def words(cell: Cell) -> str:
         return "W=0" + (" pin" if cell.pin_memory else "")
     marks = (" pin" if cell.pin_memory else "") + ("" if cell.persistent_workers else " not persistent")
     return f"W={cell.num_workers} P={cell.prefetch_factor}{marks}"
-
-
-def _as_cell(settings: Settings) -> Cell:
-    return Cell(settings.num_workers, settings.prefetch_factor, settings.pin_memory, settings.persistent_workers)
 
 
 def _outcome(result: TrialResult) -> Outcome:

@@ -47,7 +47,14 @@ def recommend(advice: Advice) -> dict[str, Any] | None:
         "why": _why(advice, cell),
         "alternatives": _alternatives(advice, cell),
         "is_change": advice.found.is_change,
+        "is_known": _is_known(advice.found),
     }
+
+
+def _is_known(found: Found) -> bool:
+    """Whether the current settings were held against others: kept for want of time they are not the best, but the only ones known."""
+    has_fought = found.confirmation is not None and found.confirmation.comparison is not None
+    return found.is_fed or found.is_change or has_fought or found.stopped != TIME_BUDGET
 
 
 def _params(advice: Advice, cell: Cell) -> dict[str, Any]:
@@ -86,7 +93,14 @@ def _why(advice: Advice, cell: Cell) -> list[Words]:
                 "是达到其 95 % 所需的最少 worker 数。",
             )
         )
-    if found.confirmation is None and not found.is_change:
+    if not _is_known(found):
+        why.append(
+            _both(
+                f"Nothing surer than the current settings was found: {record.num_trials} trials fitted into the time; keep them for now.",
+                f"尚不能断定有更好的设置：时间内只完成了 {record.num_trials} 次试验；暂且保留当前设置。",
+            )
+        )
+    elif found.confirmation is None and not found.is_change:
         why.append(_both("The current settings are among the best tried; change nothing.", "当前设置已属最佳之列，无需改动。"))
     why += _of_duel(found.confirmation, found.is_change)
     why += _of_saving(advice, cell)

@@ -1,18 +1,12 @@
 """What to type: the ``DataLoader`` call with the settings that were found, and the shared memory a container has to be given for it."""
 
-import math
 from dataclasses import dataclass
 
+from shardtools.bench.shm_size import ShmSize
 from shardtools.bench.spec import Copy, Layout, Settings, Workload
 from shardtools.units import format_bytes
 
-SHM_FACTOR = 1.5
-"""Room above the prediction: other programs of a container use ``/dev/shm``, too."""
 TIMEOUT_SECONDS = 120
-_MIB = 1 << 20
-_GIB = 1 << 30
-_LEAST_SHM_BYTES = 64 * _MIB
-"""What Docker gives where nothing is said."""
 
 _MOVED = '''
 def moved(batch, device, non_blocking):
@@ -146,24 +140,14 @@ def _loader(call: Call) -> str:
     return f"{note}loader = DataLoader(\n{body}\n)"
 
 
-def shm_bytes_to_ask(bound_bytes: int) -> int:
-    """One and a half times the prediction: the next power of two up to 1 GiB, whole GiB above, at least Docker's own 64 MiB."""
-    wanted = max(math.ceil(SHM_FACTOR * bound_bytes), _LEAST_SHM_BYTES)
-    if wanted > _GIB:
-        return -(-wanted // _GIB) * _GIB
-    return 1 << (wanted - 1).bit_length()
-
-
 def shared_memory_lines(bound_bytes: int) -> dict[str, str]:
     """``docker`` and ``kubernetes``: what gives a container ``/dev/shm`` for a prediction of so many bytes."""
-    asked = shm_bytes_to_ask(bound_bytes)
-    is_whole = asked % _GIB == 0
-    docker, kubernetes = (f"{asked // _GIB}g", f"{asked // _GIB}Gi") if is_whole else (f"{asked // _MIB}m", f"{asked // _MIB}Mi")
+    size = ShmSize.for_bytes(bound_bytes)
     why = f"# {format_bytes(bound_bytes)} foreseen" if bound_bytes else "# num_workers=0 needs none; this is Docker's default"
     return {
-        "docker": f"docker run --shm-size={docker} ...  {why}",
+        "docker": f"docker run --shm-size={size.docker} ...  {why}",
         "kubernetes": (
-            f"volumes:  # of the pod\n  - name: shm\n    emptyDir: {{medium: Memory, sizeLimit: {kubernetes}}}  {why}\n"
+            f"volumes:  # of the pod\n  - name: shm\n    emptyDir: {{medium: Memory, sizeLimit: {size.kubernetes}}}  {why}\n"
             "volumeMounts:  # of the container\n  - {name: shm, mountPath: /dev/shm}\n"
         ),
     }

@@ -1,16 +1,20 @@
-"""A process whose shared memory is small: ``python -m shardtools.bench.self_test.confined``. Started by a self-test, never by users.
+"""A process whose shared memory is small: ``python -m shardtools.bench.self_test.confined FOLDER NUM_BYTES``. Started by a self-test,
+never by users.
 
-The first line of standard input is the spec of a trial, the answer a JSON line: a verdict, or why it could not be had. When standard
-input ends this process is interrupted, so that whoever started it can be sure that nothing of it stays.
+The first line of standard input is the spec of a trial; FOLDER/answer is a JSON object, a verdict or why it could not be had. When
+standard input ends the self-test is gone: see ``Lifeline``.
 """
 
 import ctypes
 import json
 import os
-import signal
-import threading
-from contextlib import suppress
+import sys
+from typing import Any
 
+from shardtools.bench.processes.lifeline import Lifeline
+from shardtools.bench.spec import spec_of
+
+ANSWER_NAME = "answer"
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _RECURSIVE, _PRIVATE = 0x4000, 0x40000
 _SHARED_MEMORY = b"/dev/shm"
@@ -42,32 +46,21 @@ def _require(code: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _end_with_input() -> None:
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def _main() -> None:
-    line = b""
-    while not line.endswith(b"\n"):
-        line += os.read(0, 1) or b"\n"
-    asked = json.loads(line)
+def main(folder: str, num_bytes: int) -> None:
+    # Before anything else: where threads run, and libraries start some, it is too late to shrink anything.
+    found: dict[str, Any]
     try:
-        shrink_shared_memory(asked["shm_bytes"])
+        shrink_shared_memory(num_bytes)
     except OSError as error:
-        print(json.dumps({"cannot": f"this user may not have a /dev/shm of its own: {error.strerror}"}), flush=True)
-        return
-    threading.Thread(target=_end_with_input, name="shardtools-end-with-input", daemon=True).start()
-    # Here, since libraries start threads, after which it would be too late to shrink anything.
-    from shardtools.bench.self_test.judge import judged
-    from shardtools.bench.spec import spec_of
+        found = {"cannot": f"this user may not have a /dev/shm of its own: {error.strerror}"}
+    else:
+        spec = spec_of(json.loads(Lifeline(folder).next_line()))
+        from shardtools.bench.self_test.judge import judged
 
-    verdict = judged(spec_of(asked["spec"]), lambda _: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done but the answer
-    print(json.dumps({"verdict": verdict}), flush=True)
+        found = {"verdict": judged(spec, lambda _: None)}
+    with open(os.path.join(folder, ANSWER_NAME), "w", encoding="utf-8") as answer:
+        json.dump(found, answer)
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        _main()
+    main(sys.argv[1], int(sys.argv[2]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardtools.bench.page_cache._resident import Look, choose_look
+from shardtools.bench.page_cache.resident import Look, choose_look
 from shardtools.bench.readers import Side
 from shardtools.bench.self_test.slow_disk import enter
 

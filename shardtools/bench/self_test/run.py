@@ -1,8 +1,8 @@
 """One self-test: data, each case in turn, and what came of it."""
 
 import json
-import subprocess
-import sys
+import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,11 +10,15 @@ from typing import Any
 
 from shardtools.bench.counters import host
 from shardtools.bench.not_measured import Unknown
+from shardtools.bench.processes.folders import private_folder
+from shardtools.bench.processes.own_process import OwnProcess
 from shardtools.bench.self_test.cases import SMALL_SHM_BYTES, Case, cases_of
+from shardtools.bench.self_test.confined import ANSWER_NAME
 from shardtools.bench.self_test.data import can_be_cold, small_files
 from shardtools.bench.self_test.outcome import Outcome, SelfTest
 from shardtools.bench.spec import Settings, TrialSpec
 from shardtools.errors import ShardtoolsError
+from shardtools.signals import ends_tidily
 
 Say = Callable[[str], None]
 
@@ -79,7 +83,7 @@ def _confined(spec: TrialSpec) -> dict[str, Any]:
 
     Raises Unknown where it would then be forced to fill the machine's own.
     """
-    said = _answer({"shm_bytes": SMALL_SHM_BYTES, "spec": spec.as_json()})
+    said = _answer(spec)
     if "cannot" not in said:
         verdict: dict[str, Any] = said["verdict"]
         return verdict
@@ -96,24 +100,18 @@ def _too_much(spec: TrialSpec) -> Settings:
     return replace(spec.settings, num_workers=1, prefetch_factor=max(2, num_batches))
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """In a session of its own, so that a Ctrl-C reaches it once, by the end of its standard input."""
-    process = subprocess.Popen([sys.executable, "-m", _CONFINED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-    finally:
-        process.stdin.close()
+def _answer(spec: TrialSpec) -> dict[str, Any]:
+    """An interrupt gives it time to end the trial that it runs, which is in a group of its own."""
+    with ends_tidily(), private_folder() as folder, OwnProcess(_CONFINED, folder, (str(SMALL_SHM_BYTES),)) as process:
+        process.tell(json.dumps(spec.as_json()).encode())
         try:
-            process.wait(_END_SECONDS)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        process.stdout.close()
-    if not answer:
-        raise ShardtoolsError(f"expected a verdict from {_CONFINED}, got none: it ended with {process.returncode}; run it again")
-    found: dict[str, Any] = json.loads(answer)
+            code = process.wait(math.inf)
+        finally:
+            process.close(_END_SECONDS)
+        try:
+            with open(os.path.join(folder, ANSWER_NAME), encoding="utf-8") as file:
+                found: dict[str, Any] = json.load(file)
+        except FileNotFoundError:
+            said = process.last_line or "nothing"
+            raise ShardtoolsError(f"expected a verdict from {_CONFINED}, got exit code {code}, saying: {said}; run it again") from None
     return found

@@ -139,7 +139,7 @@ def _of_remedy(data: Json, verdict: Json, say: Say) -> Iterator[dict[str, str]]:
 
 def _of_recommendation(data: Json, found: Json, say: Say) -> Iterator[dict[str, str]]:
     """Settings are searched for the side named last."""
-    label = say("next.snippet" if found["is_change"] else "next.keep")
+    label = say("next.snippet" if found["is_change"] else "next.keep" if found["is_known"] else "next.unknown")
     which = f" ({say.side(data['sides'][-1]['name'])})" if len(data["sides"]) > 1 else ""
     yield {"label": label + which, "code": found["snippet"].strip("\n")}
     for where, line in (found.get("shared_memory") or {}).items():

@@ -1,25 +1,66 @@
-"""Commands to type next, with what was asked this time."""
+"""Commands to type next, with what was asked this time: the same data, read and consumed the same way."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Json = Mapping[str, Any]
 
-_BATCH_SIZE, _NUM_WORKERS, _PREFETCH = 64, 2, 2
-"""Defaults of the command line, which need not be said."""
+_ASKED: tuple[tuple[str, str, str, Any], ...] = (
+    ("workload", "batch_size", "--batch-size", 64),
+    ("workload", "transform", "--transform", None),
+    ("workload", "collate", "--collate", None),
+    ("workload", "order", "--order", "shuffled"),
+    ("workload", "seed", "--seed", 0),
+    ("workload", "tokenizer", "--tokenizer", None),
+    ("workload", "text_key", "--text-key", "text"),
+    ("workload", "seq_len", "--seq-len", None),
+    ("workload", "shuffle_buffer", "--shuffle-buffer", None),
+    ("workload", "predownload", "--predownload", None),
+    ("workload", "cache_limit", "--cache-limit", None),
+    ("settings", "num_workers", "--num-workers", 2),
+    ("settings", "prefetch_factor", "--prefetch-factor", 2),
+    ("settings", "start_method", "--start-method", None),
+    ("consumer", "step_ms", "--step-ms", 0.0),
+    ("consumer", "launch_cpu_ms", "--launch-cpu-ms", 0.0),
+    ("consumer", "model", "--model", None),
+    ("consumer", "copy", "--copy", "blocking"),
+    ("cache", "wanted", "--cache", "cold-data"),
+)
+"""Part and name in the report, the option, and its default, which need not be said."""
+_SEARCHED = ("--num-workers", "--prefetch-factor")
+_FOUND_OUT = ("auto", "rgb", "tokens")
+"""What ``--decode auto`` comes to where it is settled by what samples hold."""
 
 
 def bench(data: Json, *more: str) -> str:
-    """The same data again, with more options."""
-    uris = list(dict.fromkeys(side["uri"] for side in data["sides"]))
-    asked: list[str] = []
-    if data["workload"].get("batch_size") not in (None, _BATCH_SIZE):
-        asked += ["--batch-size", str(data["workload"]["batch_size"])]
-    if data["settings"].get("num_workers") not in (None, _NUM_WORKERS) and "--matrix" not in more:
-        asked += ["--num-workers", str(data["settings"]["num_workers"])]
-    if data["settings"].get("prefetch_factor") not in (None, _PREFETCH) and "--matrix" not in more:
-        asked += ["--prefetch-factor", str(data["settings"]["prefetch_factor"])]
-    if data["consumer"].get("device") == "cuda":
-        asked.append("--gpu")
-    return " ".join(["shardtools", "bench", *map(shlex.quote, uris), *asked, *more])
+    """With more options, which replace what was asked."""
+    replaced = {*more, *(_SEARCHED if "--matrix" in more else ())}
+    uris = dict.fromkeys(side["uri"] for side in data["sides"])
+    words = [word for option, *value in _asked(data) if option not in replaced for word in (option, *value)]
+    return " ".join(["shardtools", "bench", *map(shlex.quote, uris), *map(shlex.quote, words), *more])
+
+
+def _asked(data: Json) -> Iterator[tuple[str, ...]]:
+    """Options, each with its value if it takes one."""
+    consumer = data["consumer"]
+    readers = dict.fromkeys(side["reader"] for side in data["sides"])
+    if "shardtools" in readers:  # the others are defaults
+        yield "--reader", ",".join(readers)
+    decode = data["workload"].get("decode")
+    if decode not in (None, *_FOUND_OUT):
+        yield "--decode", decode
+    for part, name, option, default in _ASKED:
+        value = data[part].get(name)
+        if value not in (None, default):
+            yield option, f"{value:g}" if isinstance(value, float) else str(value)
+    if data["cache"].get("wanted") == "cold-full":
+        yield ("--allow-drop-caches",)
+    if data["settings"].get("pin_memory"):
+        yield ("--pin-memory",)
+    is_cuda = consumer.get("device") == "cuda"
+    if is_cuda:
+        yield ("--gpu",)
+    usual = "model" if is_cuda or consumer.get("model") else "sim" if consumer.get("step_ms") else "none"
+    if consumer.get("kind", usual) != usual:
+        yield "--consumer", consumer["kind"]

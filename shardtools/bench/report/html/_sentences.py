@@ -8,6 +8,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "nothing": ("Nothing was compared", "没有可对比的结果"),
     "next": ("What to type next", "下一步输入"),
     "next.snippet": ("Put this in your training script", "放入训练脚本"),
+    "next.unknown": ("Not told yet; keep what you have", "尚无结论，暂且保留当前设置"),
     "next.keep": ("Change nothing: this is what you have", "无需更改，以下即当前设置"),
     "next.docker": ("Docker: start the container with", "Docker 启动参数："),
     "next.kubernetes": ("Kubernetes: in the pod", "Kubernetes Pod 配置："),
@@ -28,7 +29,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "gains": ("What taking a stage away gains", "去掉某阶段后的提升"),
     "gains.text": (
-        "Each stage was taken away in turn and the loader drained. The one that then gains most, at least 1.15 times, is the bottleneck.",
+        "Each stage was taken away in turn and the loader drained. The one that surely gains most, at least 1.15 times, is the bottleneck.",
         "逐一去掉各阶段并测量加载速度。去掉后提升最大且超过 1.15 倍者即为瓶颈。",
     ),
     "throughput": ("How many workers", "需要多少 worker"),

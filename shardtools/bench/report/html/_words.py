@@ -63,7 +63,7 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Shared memory, descriptors, RAM and pinned memory: predicted → measured",
         "共享内存、描述符、RAM、锁页内存：预测 → 实测",
     ),
-    "memory.measured": ("most that was measured", "实测峰值"),
+    "memory.measured": ("most that was measured, of shared memory by all programs", "实测峰值（共享内存为整机所有程序）"),
     "memory.predicted": ("predicted", "预测值"),
     "memory.bound": ("bound, by which settings are refused", "上界，超出即拒绝运行"),
     "shm free": ("free /dev/shm", "/dev/shm 可用"),

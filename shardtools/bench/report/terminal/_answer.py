@@ -6,7 +6,7 @@ from typing import Any
 from shardtools.bench.report.columns import wrapped
 from shardtools.bench.report.terminal._text import COLUMNS, Text, code
 
-_EVIDENCE_SHOWN = 4
+_EVIDENCE_SHOWN = 2
 _REMEDIES_SHOWN = 3
 
 Json = Mapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 from shardtools.bench.report.columns import width
 from shardtools.bench.report.terminal._text import COLUMNS, Text
 
-_NOISE_SHOWN = 2
+_NOISE_SHOWN = 1
 
 Json = Mapping[str, Any]
 

@@ -20,8 +20,10 @@ def recommendation(data: Json, text: Text) -> Iterator[str]:
     params = " ".join(f"{name}={value}" for name, value in found["params"].items())
     if found["is_change"]:
         yield from wrapped(f"{text.of('Use: ', '建议：')}{params}", COLUMNS, "     ")
-    else:
+    elif found["is_known"]:
         yield from wrapped(f"{text.of('Change nothing: ', '无需改动：')}{params}", COLUMNS, "     ")
+    else:
+        yield from wrapped(f"{text.of('Not told yet; keep: ', '尚无结论，暂且保留：')}{params}", COLUMNS, "     ")
     for why in found["why"]:
         yield from text.item(text.full(why[text.lang]))
     if found["is_change"]:

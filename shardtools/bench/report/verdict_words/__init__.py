@@ -12,8 +12,9 @@ from shardtools.bench.report.verdict_words._evidence import evidence
 from shardtools.bench.report.verdict_words._gain import gain_words
 from shardtools.bench.report.verdict_words._names import side_name_zh
 from shardtools.bench.report.verdict_words._remedy import Remedy
+from shardtools.bench.report.verdict_words._rerun import rerun
 from shardtools.bench.report.verdict_words._said import Said, spaced
-from shardtools.bench.report.verdict_words._sentences import RERUN, sentence
+from shardtools.bench.report.verdict_words._sentences import sentence
 from shardtools.bench.report.verdict_words.situation import Situation
 
 __all__ = ["Situation", "in_words", "side_name_zh", "spaced"]
@@ -60,8 +61,7 @@ def _advice(remedies: list[Remedy]) -> Said | None:
 def _remedies(found: Attribution, situation: Situation) -> list[Remedy]:
     """Each name once. Of several stages at once those of all."""
     if "inconclusive" in (found.verdict, found.confidence):
-        said = Said("rerun, longer, on a quiet host", "在空闲的机器上重跑更久")
-        return [Remedy("rerun", said, RERUN)]
+        return list(rerun(found, situation))
     if found.verdict == "balanced":
         both, loader = found.fact("co_bottleneck"), found.fact("loader_bound")
         stages = both.values["stages"] if both else ()

@@ -7,21 +7,24 @@ from shardtools.bench.attribution import Attribution
 from shardtools.bench.report.verdict_words._remedy import Remedy
 from shardtools.bench.report.verdict_words._said import Said
 from shardtools.bench.report.verdict_words.situation import Situation
+from shardtools.bench.statistics import LITTLE_GAIN, NO_DIFFERENCE
 from shardtools.units import format_bytes, plural
 
 _FULL_HOST = 0.85
 """Of the processors in use: more workers would only share them."""
+_IDLE = 0.5
+"""Of processors, and of workers' time: below it workers wait, and more of them wait side by side."""
 _CACHE_SHARE = 0.7
 """Of usable memory, that data may take and still stay cached."""
 _FULL_DISK = 0.7
 _MANY_TENSORS = 8
-_LITTLE, _SURE = 1.10, 1.03
-"""Shards that were compared: where they surely gain no more than a tenth they are not advised, where they surely gain it is told."""
 
 
 def workers(found: Attribution, situation: Situation) -> Iterator[Remedy]:
-    """Up to the knee, never more than processors or shards, and not where the processors are busy already."""
-    wanted, cpu = situation.more_workers(), found.fact("cpu")
+    """Up to the knee, never more than shards or, unless they wait, processors, and not where the processors are busy already."""
+    cpu = found.fact("cpu")
+    shares = [] if cpu is None else [cpu.values.get(name) for name in ("worker_share", "host_share")]
+    wanted = situation.more_workers(bool(shares) and all(share is not None and share < _IDLE for share in shares))
     is_full = cpu is not None and (cpu.values.get("host_share") or 0.0) >= _FULL_HOST
     if wanted is None or is_full:
         return
@@ -47,7 +50,7 @@ def storage(found: Attribution, situation: Situation) -> Iterator[Remedy]:
 
 def _shards(situation: Situation) -> Iterator[Remedy]:
     """Not for shards, nor where they were measured and did not help."""
-    if not situation.is_small or (situation.shards_over_this is not None and situation.shards_over_this[1] <= _LITTLE):
+    if not situation.is_small or (situation.shards_over_this is not None and situation.shards_over_this[1] <= LITTLE_GAIN):
         return
     if situation.shards_over_this is None:
         tokens = _token_options(situation) if situation.tokenizes else ""
@@ -56,7 +59,7 @@ def _shards(situation: Situation) -> Iterator[Remedy]:
         return
     low, high = situation.shards_over_this
     said = Said(f"use the shards, {low:.1f} to {high:.1f} times as fast here", f"使用分片（本机实测 {low:.1f}–{high:.1f} 倍）")
-    if low <= _SURE:
+    if low <= 1 + NO_DIFFERENCE:
         said = Said("use the shards, if more blocks show that they gain here", "使用分片（本机收益尚不确定，请加大 --blocks 确认）")
     batch_size, uri = situation.workload.batch_size, situation.shards_uri or "shards/"
     yield Remedy("shards", said, f"shardtools.loaders.open_dataset({uri!r}, batch_size={batch_size}, shuffle=True, seed=0)")
@@ -114,10 +117,19 @@ def decode(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     elif situation.workload.decode == "rgb":
         yield from _images(situation)
     elif ":" in situation.workload.decode:
-        said = Said(
-            f"make {situation.workload.decode} cheaper, or do its work once, offline", f"优化 {situation.workload.decode}，或离线做一次"
-        )
-        yield Remedy("offline", said)
+        yield _own(found, "decode", situation.workload.decode)
+
+
+def _own(found: Attribution, stage: str, function: str) -> Remedy:
+    """A function of the user's: only they know what it does."""
+    if _waits(found, stage):
+        return Remedy("waiting", Said(f"take what {function} waits for out of the loader", f"把 {function} 等待的操作移出加载器"))
+    return Remedy("offline", Said(f"make {function} cheaper, or do its work once, offline", f"优化 {function}，或离线做一次"))
+
+
+def _waits(found: Attribution, stage: str) -> bool:
+    timer = found.fact("timer")
+    return timer is not None and timer.values["stage"] == stage and (timer.values.get("blocked_share") or 0.0) >= _IDLE
 
 
 def _images(situation: Situation) -> Iterator[Remedy]:
@@ -149,8 +161,10 @@ def transform(found: Attribution, situation: Situation) -> Iterator[Remedy]:
 
 def collate(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     yield from workers(found, situation)
-    own = situation.workload.collate
-    if own is not None:
+    own, tensors = situation.workload.collate, situation.batch.get("tensors")
+    if own is not None and (tensors == 1 or _waits(found, "collate")):
+        yield _own(found, "collate", own)
+    elif own is not None:
         said = Said(f"let {own} fill one contiguous tensor a field", f"让 {own} 每个字段只填一个连续张量")
         yield Remedy("contiguous", said, "torch.stack(samples, out=torch.empty(shape, dtype=dtype))")
     if situation.workload.decode in ("none", "text"):

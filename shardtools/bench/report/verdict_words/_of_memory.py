@@ -7,12 +7,10 @@ from shardtools.bench.report.verdict_words._of_loader import transfer
 from shardtools.bench.report.verdict_words._remedy import Remedy
 from shardtools.bench.report.verdict_words._said import Said
 from shardtools.bench.report.verdict_words.situation import Situation
+from shardtools.bench.shm_size import ShmSize
 from shardtools.units import plural
 
-_GIB = 1024**3
-_ROOM = 1.5
-"""Times the bound, for what else uses /dev/shm."""
-_LATE = 5.0
+LATE = 5.0
 """The slowest 1 % of waits over their mean: single batches come late."""
 
 
@@ -39,11 +37,12 @@ def shared_memory(_found: Attribution, situation: Situation) -> Iterator[Remedy]
     settings, each = situation.settings, situation.batch.get("shm_bytes")
     if each is not None:
         now = (situation.machine.get("shm") or {}).get("size_bytes") or 0
-        wanted = max(_whole_gib(each * (settings.num_workers * settings.prefetch_factor + 2)), now // _GIB + 1)
-        said = Said(f"give /dev/shm {wanted} GiB", f"把 /dev/shm 加到 {wanted} GiB")
-        yield Remedy("shm_size", said, f"docker run --shm-size={wanted}g")
+        size = ShmSize.for_bytes(each * (settings.num_workers * settings.prefetch_factor + 2))
+        if size.num_bytes <= now:  # which was not enough: something else uses it
+            size = ShmSize.for_bytes(now)
+        yield Remedy("shm_size", Said(f"give /dev/shm {size}", f"把 /dev/shm 加到 {size}"), f"docker run --shm-size={size.docker}")
         where = Said("in Kubernetes, mount it from memory", "Kubernetes 中用内存卷挂载")
-        yield Remedy("empty_dir", where, f"emptyDir: {{medium: Memory, sizeLimit: {wanted}Gi}}")
+        yield Remedy("empty_dir", where, f"emptyDir: {{medium: Memory, sizeLimit: {size.kubernetes}}}")
     if settings.prefetch_factor > 1:
         said = Said("read fewer batches ahead", "减少预取批数")
         yield Remedy("prefetch_factor", said, f"--prefetch-factor {max(1, settings.prefetch_factor // 2)}")
@@ -55,10 +54,6 @@ def shared_memory(_found: Attribution, situation: Situation) -> Iterator[Remedy]
     if situation.workload.batch_size > 1:
         said = Said("make batches smaller", "减小批大小")
         yield Remedy("batch_size", said, f"--batch-size {situation.workload.batch_size // 2}")
-
-
-def _whole_gib(num_bytes: float) -> int:
-    return max(1, -(-int(_ROOM * num_bytes) // _GIB))
 
 
 def fd_limit(found: Attribution, situation: Situation) -> Iterator[Remedy]:
@@ -79,7 +74,7 @@ def fd_limit(found: Attribution, situation: Situation) -> Iterator[Remedy]:
 def contention(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     settings, num_cpus, fact = situation.settings, situation.num_cpus, found.fact("contention")
     late = fact.values.get("wait_p99_over_mean") if fact else None
-    if late is not None and late > _LATE and settings.in_order and settings.num_workers > 1:
+    if late is not None and late > LATE and settings.in_order and settings.num_workers > 1:
         said = Said("take batches as they are ready, if their order may change from run to run", "哪个批次先好先用哪个（顺序会变）")
         yield Remedy("in_order", said, "DataLoader(..., in_order=False)")
     if num_cpus is not None and settings.num_workers >= num_cpus and settings.num_workers > 1:

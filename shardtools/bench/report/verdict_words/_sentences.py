@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from shardtools.bench.attribution import Attribution
 from shardtools.bench.report.verdict_words._names import consumer_name, short_name, side_name_zh, stage_name
+from shardtools.bench.report.verdict_words._of_memory import LATE
 from shardtools.bench.report.verdict_words._said import Said, percent, rate, spaced, times, times_zh
 from shardtools.bench.report.verdict_words.situation import Situation
 
-RERUN = "--blocks 12 --min-seconds 10"
 _CONFIDENCE = {"high": Said("confidence high", "置信度高"), "medium": Said("confidence medium", "置信度中")}
 _NOISY = Said("noisy host: run it again when nothing else runs", "机器有干扰，请在空闲时重跑")
 
@@ -18,8 +18,8 @@ def sentence(found: Attribution, situation: Situation, advice: Said | None) -> S
         body = _inconclusive(found, situation)
     else:
         body = _BODIES.get(found.verdict, _stage)(found, situation)
-        if advice is not None:
-            body = Said(f"{body.en}; {advice.en}", f"{body.zh}；建议{advice.zh}")
+    if advice is not None:
+        body = Said(f"{body.en}; {advice.en}", f"{body.zh}；建议{advice.zh}")
     asides = [aside for aside in (_CONFIDENCE.get(found.confidence), _hidden(found), _NOISY if situation.is_noisy else None) if aside]
     asides = [aside for aside in asides if aside.en not in body.en]
     end = "" if not asides else f" ({'; '.join(aside.en for aside in asides)})"
@@ -91,7 +91,7 @@ def _h2d_copy(found: Attribution, _situation: Situation) -> Said:
 def _contention(found: Attribution, _situation: Situation) -> Said:
     fact = found.fact("contention")
     late = fact.values.get("wait_p99_over_mean") if fact else None
-    is_late = late is not None and late > 5
+    is_late = late is not None and late > LATE
     full, bound = (fact.values["F"], fact.values["bound"]) if fact else (found.rates.get("F"), None)
     numbers = "" if full is None or bound is None else f": {rate(full)} samples/s together, {rate(bound)} at least each alone"
     numbers_zh = "" if full is None or bound is None else f"：合在一起 {rate(full)} 样本/秒，单独跑至少 {rate(bound)}"
@@ -127,6 +127,11 @@ def _balanced(found: Attribution, situation: Situation) -> Said:
 
 def _shared_memory(found: Attribution, situation: Situation) -> Said:
     fact = found.fact("status")
+    if fact is not None and fact.values["status"] == "refused":
+        return Said(
+            "shared memory (/dev/shm) is too small for these settings: that was foreseen, so the loader was not run",
+            "共享内存（/dev/shm）放不下这组设置：已预先算出，所以没有运行加载器",
+        )
     if fact is not None:
         return Said("shared memory (/dev/shm) is too small: the loader broke off", "共享内存（/dev/shm）不足，加载器中途失败")
     rates = _rates(found, situation)
@@ -156,7 +161,7 @@ _BODIES: dict[str, Callable[[Attribution, Situation], Said]] = {
 
 def _inconclusive(found: Attribution, situation: Situation) -> Said:
     why = _why(found, situation)
-    return Said(f"Inconclusive: {why.en}; rerun with {RERUN}", f"无法定论：{why.zh}；请加 {RERUN} 重跑")
+    return Said(f"Inconclusive: {why.en}", f"无法定论：{why.zh}")
 
 
 def _why(found: Attribution, situation: Situation) -> Said:
@@ -173,8 +178,8 @@ def _why(found: Attribution, situation: Situation) -> Said:
             f"去掉{spaced(name.zh)}后为 {times_zh(values['ratio'], ci)}，区间太宽",
         )
     if (fact := found.fact("failed")) is not None:
-        name = short_name(fact.values["stage"])
-        return Said(f"the trial without the cost of {name.en} failed", f"去掉{name.zh}开销的测试失败")
+        name, message = short_name(fact.values["stage"]), fact.values["message"]
+        return Said(f"the trial without the cost of {name.en} failed: {message}", f"去掉{spaced(name.zh)}开销的测试失败：{message}")
     if (fact := found.fact("budget")) is not None:
         seconds = f"{fact.values['seconds']:.0f}"
         return Said(f"time was up after {seconds} s", f"{seconds} 秒内没有得出结论")

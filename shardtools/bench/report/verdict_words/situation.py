@@ -35,6 +35,8 @@ class Situation:
     """Where those lie."""
     knee_workers: int | None = None
     """Of the search; None: not searched."""
+    min_seconds: float = 5.0
+    """Of a measured window, as it was asked for."""
     is_noisy: bool = False
 
     @property
@@ -71,12 +73,12 @@ class Situation:
         found = (self.machine.get("mem") or {}).get("usable_bytes")
         return None if found is None else int(found)
 
-    def more_workers(self) -> int | None:
-        """So many workers are worth trying: up to the knee where it is known, else twice as many, never more than processors or
-        shards. None where there are enough."""
+    def more_workers(self, is_waiting: bool = False) -> int | None:
+        """So many workers are worth trying: up to the knee where it is known, else twice as many, never more than shards, nor than
+        processors unless workers wait most of the time. None where there are enough."""
         now = self.settings.num_workers
         if self.knee_workers is not None:
             return self.knee_workers if self.knee_workers > now else None
-        caps = [cap for cap in (self.num_cpus, self.num_shards) if cap is not None]
+        caps = [cap for cap in (None if is_waiting else self.num_cpus, self.num_shards) if cap is not None]
         wanted = min([max(1, 2 * now), *caps])
-        return wanted if caps and wanted > now else None
+        return wanted if (caps or is_waiting) and wanted > now else None
