@@ -19,7 +19,7 @@ _SEARCH_SECONDS = {"knee": 150.0, "grid": 600.0}
 _WINDOW_SHARE = 0.25
 """Of ``min_seconds``: what a stage costs shows in ratios well above noise, and there are a dozen trials to run."""
 _LEAST_WINDOW_SECONDS = 0.5
-_ATTRIBUTION_SECONDS = 90.0
+_LEAST_SECONDS = 30.0
 _WINDOWS = 18
 """Times ``min_seconds``: longer windows need more time for as many repeats."""
 
@@ -44,7 +44,7 @@ def explain(measured: Measured, rounds: Rounds, machine: Mapping[str, Any], is_n
 def _attributed(measured: Measured, rounds: Rounds, side: int, situation: Situation) -> Measured:
     layout, request = rounds.layouts[side], rounds.request
     window_seconds = max(_LEAST_WINDOW_SECONDS, _WINDOW_SHARE * request.min_seconds)
-    seconds = max(_ATTRIBUTION_SECONDS, _WINDOWS * request.min_seconds)
+    seconds = max(_LEAST_SECONDS, _WINDOWS * request.min_seconds)
     rounds.say(f"what limits {layout.uri} ({layout.name}): at most about {seconds:.0f} s of trials")
     probed = ceilings.probe(layout, request.settings.num_workers)
     trials = [trial for trial in rounds.trials if trial.side == side]
