@@ -62,7 +62,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def measured(sides: tuple[str, str], seed: int) -> dict[str, Any]:
     workload = Workload(batch_size=16, transform="planted:plain", seed=seed)
     settings = Settings(num_workers=1)
-    request = BenchRequest(sides, ("shardtools",), workload, settings, cache="warm", plan=BlockPlan(seed), min_seconds=SECONDS)
+    request = BenchRequest(
+        sides, ("shardtools",), workload, settings, cache="warm", plan=BlockPlan(seed), min_seconds=SECONDS, attribute="none"
+    )
     (compared,) = bench_run.bench(request, print).data["comparisons"]
     return dict(compared)
 
