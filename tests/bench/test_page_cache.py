@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shardtools.bench.not_measured import Unknown
-from shardtools.bench.page_cache import PageCache, _resident
+from shardtools.bench.page_cache import PageCache, resident
 from shardtools.bench.page_cache.resident import Pages, by_cachestat, by_mincore
 from shardtools.bench.places import files_of, place_of
 from shardtools.errors import StorageError
@@ -116,8 +116,8 @@ def test_both_ways_of_looking_agree_with_the_oracle(folder: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         for num_read in (0, 1, 500, 2001):
-            _resident.Cleaner().clean(fd)
-            _resident.drop(fd)
+            resident.Cleaner().clean(fd)
+            resident.drop(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
             os.pread(fd, num_read * PAGE, 0)
             told = resident_pages(path)
@@ -146,7 +146,7 @@ def test_dirty_pages_are_known_to_be_dirty(folder: Path) -> None:
 
 
 def test_many_dirty_files_are_cleaned_to_the_last(folder: Path) -> None:
-    cleaner, files = _resident.Cleaner(), [put(folder / f"{n}", 2) for n in range(40)]
+    cleaner, files = resident.Cleaner(), [put(folder / f"{n}", 2) for n in range(40)]
     fds = [os.open(path, os.O_RDONLY) for path in files]
     try:
         for fd in fds:
@@ -164,7 +164,7 @@ def no_cachestat(_: int) -> Pages:
 
 
 def test_without_cachestat_mincore_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_resident, "by_cachestat", no_cachestat)
+    monkeypatch.setattr(resident, "by_cachestat", no_cachestat)
     path = put(folder / "x", 30)
     pages = PageCache([str(path)])
     assert (pages.residency().num_resident, pages.residency().method) == (30, "mincore")
@@ -176,9 +176,9 @@ def test_a_way_that_sees_no_page_just_read_is_not_believed(folder: Path, monkeyp
     """As on an overlay, whose files have no pages of their own, or on ZFS, which caches elsewhere."""
     blind: Callable[[int], Pages] = lambda _: Pages(30, 0, False)  # noqa: E731
     path = put(folder / "x", 30)
-    monkeypatch.setattr(_resident, "by_cachestat", blind)
+    monkeypatch.setattr(resident, "by_cachestat", blind)
     assert PageCache([str(path)]).residency().method == "mincore"
-    monkeypatch.setattr(_resident, "by_mincore", blind)
+    monkeypatch.setattr(resident, "by_mincore", blind)
     found = PageCache([str(path)]).evict()
     assert (found.num_resident, found.share, found.method) == (None, None, "")
     assert "cachestat does not see a page that was just read; mincore does not" in found.reason

@@ -259,7 +259,7 @@ def own_processes(marked: str) -> list[str]:
 
 def test_evicted_files_are_really_cold_and_warm_ones_warm(folder: str) -> None:
     """What the storage plant charges for, seen by mincore alone."""
-    from shardtools.bench.page_cache import _resident
+    from shardtools.bench.page_cache.resident import by_mincore
 
     require_cold(folder)
     pages = PageCache.of(folder)
@@ -268,6 +268,6 @@ def test_evicted_files_are_really_cold_and_warm_ones_warm(folder: str) -> None:
         act()
         fd = os.open(path, os.O_RDONLY)
         try:
-            assert _resident.by_mincore(fd).num_resident == resident
+            assert by_mincore(fd).num_resident == resident
         finally:
             os.close(fd)
