@@ -115,7 +115,8 @@ def _before(reading: HostReading, limits: Limits) -> Iterator[str]:
         yield f"before: tasks waited for a CPU {reading.psi_cpu_avg10:.0f} % of the time (limit {limits.psi_cpu_avg10:.0f} %)"
     if _above(reading.psi_io_avg10, limits.psi_io_avg10):
         yield f"before: tasks waited for a disk {reading.psi_io_avg10:.0f} % of the time (limit {limits.psi_io_avg10:.0f} %)"
-    if reading.num_cpus and _above(reading.load1, limits.load_per_cpu * reading.num_cpus):
+    # The load of the last minute is also that of a bench which ended before this one: it counts where nothing better is known.
+    if reading.num_cpus and reading.others_cpus is None and _above(reading.load1, limits.load_per_cpu * reading.num_cpus):
         yield f"before: load {reading.load1:.1f} on {reading.num_cpus} CPUs (limit {limits.load_per_cpu * reading.num_cpus:.1f})"
     if reading.governor == "powersave":
         yield "the CPU governor is powersave, so the clock may change while it is measured"

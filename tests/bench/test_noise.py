@@ -31,7 +31,7 @@ def test_a_quiet_host_is_quiet() -> None:
     [
         ({"psi_cpu_avg10": 12.3}, "before: tasks waited for a CPU 12 % of the time (limit 5 %)"),
         ({"psi_io_avg10": 30.0}, "before: tasks waited for a disk 30 % of the time (limit 5 %)"),
-        ({"load1": 4.2}, "before: load 4.2 on 8 CPUs (limit 4.0)"),
+        ({"load1": 4.2, "others_cpus": None}, "before: load 4.2 on 8 CPUs (limit 4.0)"),
         ({"steal_share": 0.034}, "before: 3 % of CPU time was stolen by the hypervisor (limit 1 %)"),
         ({"others_cpus": 1.5}, "before: other programs used 1.5 of 8 CPUs (limit 0.8)"),
         ({"others_read_mbps": 80.0, "others_read_share": 0.7}, "before: other programs read 80 MB/s from the same disk (limit 5 MB/s)"),
@@ -42,6 +42,10 @@ def test_what_was_loud_before_is_told_with_its_limit(change: dict[str, float], s
     found = judge(replace(QUIET, **change), [QUIET] * 12)  # type: ignore[arg-type]
     assert found.sentences == (sentence,)
     assert found.line == f"noisy host: {sentence}"
+
+
+def test_the_load_of_a_bench_that_has_ended_is_no_noise() -> None:
+    assert judge(replace(QUIET, load1=6.0), [QUIET] * 12).line == "quiet"
 
 
 def test_our_own_load_and_pressure_during_a_trial_are_no_noise() -> None:
