@@ -173,13 +173,13 @@ def test_on_a_host_too_busy_to_tell_nothing_false_is_told(name: str) -> None:
     assert got.covered >= 0.90
 
 
-@pytest.mark.parametrize(("name", "is_found"), [("shared", True), ("busy", True), ("busier", False)])
+@pytest.mark.parametrize(("name", "is_found"), [("quiet", True), ("shared", True), ("busy", True), ("busier", False)])
 def test_the_slow_down_that_was_really_planted_is_told_as_far_as_the_blocks_that_ran_carry_it(name: str, is_found: bool) -> None:
-    """The second side burnt 0.3 of each sample's time."""
+    """The second side burnt 0.3 of the time of each sample itself; what a batch costs beside keeps the true ratio a little nearer to 1."""
     blocks = [(first, second) for first, second in SETS[f"{name} decode_burn_0.3"]]
     found = replay(BlockPlan(0), lambda block: blocks[block])
     assert (found.is_clear, found.ratio < 1) == (is_found, True)
-    assert found.ci and found.ci[0] < 1 / 1.3 < found.ci[1]
+    assert found.ci and found.ci[0] < 1 / 1.25 and found.ci[1] > 1 / 1.3
 
 
 @pytest.mark.parametrize("name", SAME)
