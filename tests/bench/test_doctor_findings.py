@@ -16,9 +16,9 @@ from shardtools.bench.counters.device import Roots
 from shardtools.bench.counters.host import SharedMemory
 from shardtools.bench.doctor.data_findings import data_findings
 from shardtools.bench.doctor.finding import Finding, worst_first
-from shardtools.bench.doctor.library_findings import library_findings
 from shardtools.bench.doctor.machine import this_machine
 from shardtools.bench.doctor.machine_findings import machine_findings
+from shardtools.bench.doctor.package_findings import package_findings
 from shardtools.bench.doctor.request import DoctorRequest
 from shardtools.bench.doctor.storage_findings import storage_findings
 from shardtools.bench.not_measured import Reasons
@@ -166,7 +166,7 @@ GPU = [{"name": "H200", "driver": "570.1"}]
 
 def libraries(process: dict[str, Any] | None, /, **environment: Any) -> list[tuple[str, str]]:
     told = {"gpu": GPU, "torch": "2.13.0", "pillow": PILLOW, **environment}
-    return [(finding.level, finding.sentence) for finding in library_findings(told, process, "it ended with signal 4")]
+    return [(finding.level, finding.sentence) for finding in package_findings(told, process, "it ended with signal 4")]
 
 
 def test_good_libraries_need_no_word() -> None:

@@ -5,6 +5,7 @@ trials of five workloads (`recorded/record_grid.py`), of which each replay draws
 luck favours."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,15 @@ def test_five_workloads_are_recorded_that_differ() -> None:
         assert all(len(grid.rates[cell]) == grid.space.num_repeats for cell in grid.space.cells())
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.name)
+NOT_REACHED = {"uneven": "85 % of the replays reach 95 % of the best: three trials a cell differ too much to tell the knee every time"}
+
+
+def _marked(grid: Grid) -> Any:
+    marks = [pytest.mark.xfail(reason=NOT_REACHED[grid.name], strict=True)] if grid.name in NOT_REACHED else []
+    return pytest.param(grid, id=grid.name, marks=marks)
+
+
+@pytest.mark.parametrize("grid", [_marked(grid) for grid in GRIDS])
 def test_the_knee_of_a_recorded_grid_is_among_the_best_and_costs_few_trials(grid: Grid) -> None:
     if grid.noise > TOO_NOISY:
         pytest.skip(f"recorded on a busy machine: trials of a cell differ by {grid.noise:.0%}; record it again on a quiet one")
@@ -80,5 +89,4 @@ def test_the_knee_of_a_recorded_grid_is_among_the_best_and_costs_few_trials(grid
         assert found.num_search_trials <= TRIALS * grid.space.full_grid_trials
         shares.append(grid.median(found.knee) / best)
     assert np.median(shares) >= SHARE
-    # Of three trials a cell, drawn anew: a rate that was lucky once makes some replays stop early.
-    assert np.mean(np.array(shares) >= SHARE) >= 0.80
+    assert np.mean(np.array(shares) >= SHARE) >= 0.90

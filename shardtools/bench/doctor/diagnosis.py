@@ -7,10 +7,10 @@ from shardtools.bench.counters.device import Roots
 from shardtools.bench.doctor.batches import NamedBatch, batches_of
 from shardtools.bench.doctor.data_findings import data_findings
 from shardtools.bench.doctor.finding import Finding, worst_first
-from shardtools.bench.doctor.library_findings import library_findings
 from shardtools.bench.doctor.live.look import Now, Scope
 from shardtools.bench.doctor.machine import Machine, this_machine
 from shardtools.bench.doctor.machine_findings import machine_findings
+from shardtools.bench.doctor.package_findings import package_findings
 from shardtools.bench.doctor.request import BATCH_SIZE, DoctorRequest
 from shardtools.bench.doctor.storage_findings import storage_findings
 from shardtools.bench.doctor.table import Cell, ProcessMemory, cells_of, table_findings
@@ -86,7 +86,7 @@ def diagnose(request: DoctorRequest, roots: Roots | None = None) -> Diagnosis:
         *table_findings(cells, machine, limits),
         *machine_findings(machine),
         *(finding for entry in environment["storage"] for finding in storage_findings(entry, told)),
-        *library_findings(environment, learnt.torch if learnt else None, reasons.of("torch_process")),
+        *package_findings(environment, learnt.torch if learnt else None, reasons.of("torch_process")),
         *data_findings(learnt.sides if learnt else [], request),
     ]
     return Diagnosis(request, environment, machine, learnt, limits, batches, cells, worst_first(findings), reasons.listed())

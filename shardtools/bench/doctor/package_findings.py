@@ -8,7 +8,7 @@ from shardtools.bench.doctor.finding import Finding
 _SLOW_IMPORT_S = 5.0
 
 
-def library_findings(environment: Mapping[str, Any], torch: Mapping[str, Any] | None, torch_reason: str | None) -> Iterator[Finding]:
+def package_findings(environment: Mapping[str, Any], torch: Mapping[str, Any] | None, torch_reason: str | None) -> Iterator[Finding]:
     """``torch``: what a process that imported it says of itself; None with the reason."""
     yield from _torch(environment, torch, torch_reason)
     pillow = environment.get("pillow")
