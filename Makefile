@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-SOURCES := shardtools scripts tests
+SOURCES := shardtools pipelines scripts tests
 
 .PHONY: help demo demo-bench test test-slow check bench-peers clean distclean
 

@@ -13,9 +13,9 @@ from shardtools.bench.consumers import Step
 from shardtools.bench.spec import Settings
 from shardtools.bench.timers import StageTimers
 from shardtools.bench.trial._static import resident_step_s, warmed
-from shardtools.bench.trial._words import last_words
 from shardtools.bench.trial.loader import loader_kwargs
 from shardtools.bench.trial.overhead import LIMIT, Overhead, instrumentation_overhead
+from shardtools.bench.user_faults import sentence_of
 
 _IMAGE = (3, 64, 64)
 _PERIOD_S, _DUTY = 0.06, 0.5
@@ -136,7 +136,7 @@ def forked(rig: Rig) -> Outcome:
     try:
         next(iter(loader))
     except RuntimeError as error:
-        sentence = last_words(error)
+        sentence = sentence_of(error)
         error.with_traceback(None)  # its frames hold the loader, whose worker would then end late
     is_right = _FORKED in sentence and "\n" not in sentence and "Traceback" not in sentence
     return Outcome(f"one line with: {_FORKED}", {"sentence": sentence}, is_right)

@@ -11,7 +11,7 @@ from typing import Any
 from _gpu_loops import Outcome
 from _gpu_rig import NotRunError, Rig
 
-from shardtools.bench.trial._words import last_words
+from shardtools.bench.user_faults import sentence_of
 
 Check = Callable[[Rig], Outcome]
 SCHEMA = "shardtools.gpu_check/1"
@@ -77,7 +77,7 @@ def _checked(check: Check, rig: Rig) -> dict[str, Any]:
     except ModuleNotFoundError as error:
         return {"verdict": "not run", "reason": f"{error.name} is not installed"}
     except Exception as error:
-        return {"verdict": "failed", "reason": last_words(error)}
+        return {"verdict": "failed", "reason": sentence_of(error)}
     verdict = "passed" if outcome.is_right else "failed"
     return {"verdict": verdict, "reason": None, "expected": outcome.expected, "got": outcome.got}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 DESTINATION = "{destination}"
-"""Stands in a command for where this run writes."""
+"""Stands in a command for where this run writes, an emptied folder."""
 _TOLD = re.compile(rb"^([a-z_]+)=(\d+(?:\.\d+)?)$", re.MULTILINE)
 
 
@@ -34,6 +34,8 @@ class Side:
     command: tuple[str, ...]
     num_samples: int
     contents: Contents | None = None
+    empty: Callable[[], None] = lambda: None
+    """Removes what an earlier run left elsewhere; not part of any time."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Case:
     sides: list[Side]
     claims: list[Claim]
     rounds: list[Round] = field(default_factory=list)
+    close: Callable[[], None] = lambda: None
+    """Ends what serves the case."""
 
     def values(self, claim: Claim) -> list[float]:
         return [claim.value(round_) for round_ in self.rounds]
@@ -92,6 +96,7 @@ def measure(case: Case, work: Path, num_rounds: int) -> None:
 def run_side(side: Side, folder: Path, check: bool) -> Run:
     """Run a side into an emptied folder, with nothing left to write back from the run before."""
     remove(folder)
+    side.empty()
     folder.mkdir()
     destination = folder / "dataset"
     os.sync()

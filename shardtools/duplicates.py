@@ -3,8 +3,11 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import xxhash
+
+from shardtools.keys import folded_keys
 
 DIGEST_BYTES = 16
 # About 120 bytes of memory for each digest that is looked at together.
@@ -13,6 +16,18 @@ _BUCKET_DIGESTS = 1 << 20
 
 key_digest: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
 """The 16-byte XXH3-128 digest of a key; keys that share one are compared themselves before anything is refused."""
+
+
+@dataclass
+class KeyDigests:
+    """Digests of stored keys as they are, and of those that a case-folding file system would change, as it would change them."""
+
+    plain: list[bytes] = field(default_factory=list)
+    folded: list[bytes] = field(default_factory=list)
+
+    def add(self, keys: Sequence[bytes]) -> None:
+        self.plain += map(key_digest, keys)
+        self.folded += map(key_digest, folded_keys(keys))
 
 
 class DigestRun(Sequence[bytes]):

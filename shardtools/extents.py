@@ -19,6 +19,11 @@ def identity(packed: bytes) -> bytes:
     return packed.rpartition(_VERSION_MARK)[0]
 
 
+def version(packed: bytes) -> bytes:
+    """What the version of the input was."""
+    return packed.rpartition(_VERSION_MARK)[2]
+
+
 def printable_extent(packed: bytes) -> bytes:
     """The extent without its version, as one line: parts separated by tabs."""
     return identity(packed).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"\t")

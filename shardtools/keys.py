@@ -7,6 +7,7 @@ Anything else is escaped injectively, so two different sources never share a key
 import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
 
 MAX_KEY_BYTES = 80
 MAX_MEMBER_BYTES = 100
@@ -54,6 +55,14 @@ def fold_key(key: bytes) -> bytes | None:
     text = unescape_key(key).decode("utf-8", "surrogateescape")
     folded = unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogateescape")
     return None if folded == key else folded
+
+
+def folded_keys(keys: Sequence[bytes]) -> list[bytes]:
+    """What those of the keys become that ``fold_key`` changes."""
+    # One look at all of them: most datasets have none.
+    if not _FOLDS.search(b"".join(keys)):
+        return []
+    return [folded for folded in map(fold_key, keys) if folded is not None]
 
 
 def is_legal_field(name: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardtools.errors import ShardtoolsError
+from shardtools.selection import Selection
 
 MANIFEST_NAME = "shardtools.manifest"
 OFFSETS_NAME = "shardtools.offsets"
@@ -37,6 +38,8 @@ class Ledger:
     """How many samples the shards hold, where transforms made them of what was read; None: as many as were written."""
     transforms: dict[str, Counter[str]] = field(default_factory=dict)
     """What each transform counted, by its name."""
+    filters: Counter[str] = field(default_factory=Counter)
+    """Samples that were left out by choice, by the option that chose so; part of ``num_filtered``."""
 
     @property
     def num_rejected(self) -> int:
@@ -73,6 +76,7 @@ class Ledger:
                 name: self.transforms.get(name, Counter()) + other.transforms.get(name, Counter())
                 for name in self.transforms | other.transforms
             },
+            self.filters + other.filters,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -82,7 +86,8 @@ class Ledger:
             "rejected": self.num_rejected,
             "filtered": self.num_filtered,
             "rejects": dict(sorted(self.rejects.items())),
-            # Only where there are any: most datasets have neither.
+            # Only where there are any: most datasets have none.
+            **({"filters": dict(sorted(self.filters.items()))} if self.filters else {}),
             **({"blank": self.num_blank} if self.num_blank else {}),
             **({"rows": self.num_rows} if self.num_rows is not None else {}),
             **({"transforms": {name: dict(sorted(counts.items())) for name, counts in self.transforms.items()}} if self.transforms else {}),
@@ -91,7 +96,8 @@ class Ledger:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Ledger":
         transforms = {name: Counter(counts) for name, counts in data.get("transforms", {}).items()}
-        return cls(data["written"], data["filtered"], Counter(data["rejects"]), data.get("blank", 0), data.get("rows"), transforms)
+        blank, rows, filters = data.get("blank", 0), data.get("rows"), Counter(data.get("filters", {}))
+        return cls(data["written"], data["filtered"], Counter(data["rejects"]), blank, rows, transforms, filters)
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ class ShardEntry:
     num_samples: int
     field_sets: dict[str, int]
     """How many samples have which fields, by comma-joined names."""
+    split: str = ""
+    """Which split it belongs to; empty where the dataset has none."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -112,11 +120,12 @@ class ShardEntry:
             "sha256": self.sha256,
             "samples": self.num_samples,
             "field_sets": dict(sorted(self.field_sets.items())),
+            **({"split": self.split} if self.split else {}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "ShardEntry":
-        return cls(data["name"], data["bytes"], data["sha256"], data["samples"], data["field_sets"])
+        return cls(data["name"], data["bytes"], data["sha256"], data["samples"], data["field_sets"], data.get("split", ""))
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,24 @@ class Manifest:
         if found is None and isinstance(source, dict):
             found = source.get("transforms")
         return tuple(found or ())
+
+    @property
+    def selection(self) -> Selection:
+        """Which samples of the input were taken, and by what rule each came to its split."""
+        return Selection.from_json(self.recipe.get("selection", {}))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits in order, those without a shard too; none where the dataset has none."""
+        return tuple(dict.fromkeys([*self.selection.splits, *(shard.split for shard in self.shards if shard.split)]))
+
+    @property
+    def samples_by_split(self) -> dict[str, int]:
+        """How many samples each split has, in order; empty where the dataset has none."""
+        counts = dict.fromkeys(self.splits, 0)
+        for shard in self.shards if counts else ():
+            counts[shard.split] = counts.get(shard.split, 0) + shard.num_samples
+        return counts
 
     def names(self) -> list[str]:
         """Every file of the dataset but the manifest itself."""

@@ -17,12 +17,16 @@ _TAPER = 4
 _SMALLEST = 8
 
 
-def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None) -> int:
+def partition_bytes(input_bytes: int, stored_ratio: float, shard_bytes: int | None, beside_ratio: float = 0.0) -> int:
     """How much input one partition holds, for ``stored_ratio`` output bytes per input byte.
 
     ``max(16 MiB, min(input / 16, the input of 8 shards))``, brought down to whole shards where it is larger than one, and
-    to equal parts of the input where it is smaller, so that the last shard is no crumb.
+    to equal parts of the input where it is smaller, so that the last shard is no crumb. ``beside_ratio``: so many bytes are read
+    beside each input byte; in these rules, not in the result, they count as input.
     """
+    if beside_ratio:
+        whole = 1 + beside_ratio
+        return max(1, int(partition_bytes(int(input_bytes * whole), stored_ratio / whole, shard_bytes) / whole))
     share = input_bytes / _PARTITIONS_AT_LEAST
     if shard_bytes is None:
         return _equal_parts(input_bytes, max(MIN_PARTITION_BYTES, share))
@@ -70,6 +74,12 @@ class _Shards:
             used += cost
             count += 1
 
+    def count(self, costs: Sequence[int]) -> int:
+        """How many shards the samples fill that begin with a new one."""
+        if self.num_samples is None and sum(costs) <= self.budget_bytes:
+            return min(len(costs), 1)
+        return min(len(costs), 1) + sum(self.boundaries(costs))
+
 
 def cut_exactly(
     extents: list[bytes], weights: Sequence[int], costs: Sequence[int], budget_bytes: int, limit: ShardLimit
@@ -84,16 +94,19 @@ def cut_exactly(
     target = partition_bytes(total_in, total_out / total_in if total_in else 1.0, shard_bytes)
     whole_shards = limit.num_bytes is None or target * total_out >= budget_bytes * total_in * _NEARLY_A_SHARD
     partitions: list[Partition] = []
+    shards = _Shards(budget_bytes, limit.num_samples)
     begin = weight = before = num_shards = 0
-    for i, new_shard in enumerate(_Shards(budget_bytes, limit.num_samples).boundaries(costs)):
+    for i, new_shard in enumerate(shards.boundaries(costs)):
         # Parts of shards are cut along the whole input, so that no rounding adds up to a crumb at the end.
         full = new_shard and weight >= target if whole_shards else before + weight + weights[i] > target * (len(partitions) + 1)
         if i > begin and full:
+            num_shards = num_shards if whole_shards else shards.count(costs[begin:i])
             partitions.append(Partition(len(partitions), extents[begin:i], weight, i - begin, num_shards))
             begin, before, weight, num_shards = i, before + weight, 0, 0
         weight += weights[i]
-        num_shards += i == begin or (new_shard and whole_shards)
+        num_shards += i == begin or new_shard
     if begin < len(extents):
+        num_shards = num_shards if whole_shards else shards.count(costs[begin:])
         partitions.append(Partition(len(partitions), extents[begin:], weight, len(extents) - begin, num_shards))
     return partitions
 

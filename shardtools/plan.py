@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import zstandard
@@ -11,7 +11,11 @@ import zstandard
 from shardtools import plugins
 from shardtools.extents import identity, printable_extent, printable_extents
 from shardtools.sample import Field
+from shardtools.selection import Selection
+from shardtools.units import plural
 
+ADDED = "added"
+"""What a difference of plans says of inputs that the earlier one had not."""
 _MAX_DIFFERENCES = 3
 _SETTLED = "source.layout."
 
@@ -39,12 +43,27 @@ class Recipe:
     sidecars: tuple[str, ...] = ()
     """Readers whose index files are published too, sorted."""
     transforms: tuple[Any, ...] = ()
-    """What is made of each partition's samples before they are stored, in order."""
+    """What makes rows of tokens of each partition's samples before they are stored, in order."""
+    steps: tuple[Any, ...] = ()
+    """What is done to samples one by one before that, in order: they stay the samples that were read, or are left out."""
+    selection: Selection = field(default_factory=Selection)
+    """Which samples of the whole input are taken, and in which split each is."""
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """What the source has to give beside the fields, sorted."""
+        names = {name for step in self.steps for name in step.extras}
+        return tuple(sorted(names | set(self.selection.extras)))
 
     def as_json(self) -> dict[str, Any]:
         """The recipe as plain data, the form it has in plan and manifest."""
         # Left out where there are none: what was packed before they were known has the same plan.
-        newer = {"sidecars": list(self.sidecars), "transforms": [transform.recipe() for transform in self.transforms]}
+        newer = {
+            "sidecars": list(self.sidecars),
+            "transforms": [transform.recipe() for transform in self.transforms],
+            "steps": [step.recipe() for step in self.steps],
+            "selection": self.selection.as_json(),
+        }
         return {
             "source": plugins.options(self.source),
             "format": plugins.options(self.format),
@@ -101,6 +120,12 @@ class Plan:
         head = _read_lines(stored)[0]
         return str(json.loads(head)["digest"])
 
+    @staticmethod
+    def split_rule_of(stored: bytes) -> Selection:
+        """The rule of a serialized plan's splits, without what else it selects."""
+        whole = Selection.from_json(json.loads(_read_lines(stored)[0])["recipe"].get("selection", {}))
+        return Selection(split=whole.split, group_by=whole.group_by)
+
     def differences(self, stored: bytes) -> list[str]:
         """The first differences between an earlier serialized plan and this one, each a sentence for people."""
         head, *lines = _read_lines(stored)
@@ -114,13 +139,13 @@ class Plan:
         found = [text for text in found if not text.startswith(_SETTLED)] or found
         old, new = _by_name(lines), _by_name(line for p in self.partitions for line in map(printable_extent, p.extents))
         for word, names in (
-            ("added", sorted(new.keys() - old.keys())),
+            (ADDED, sorted(new.keys() - old.keys())),
             ("gone", sorted(old.keys() - new.keys())),
             ("changed", sorted(name for name in old.keys() & new.keys() if old[name] != new[name])),
         ):
             shown = ", ".join(name.decode("utf-8", "backslashreplace") for name in names[:_MAX_DIFFERENCES])
             if names:
-                found.append(f"{len(names)} inputs {word}: {shown}{', ...' if len(names) > _MAX_DIFFERENCES else ''}")
+                found.append(f"{plural(len(names), 'input')} {word}: {shown}{', ...' if len(names) > _MAX_DIFFERENCES else ''}")
         return found or ["the same extents in another order"]
 
 
@@ -153,10 +178,11 @@ def _by_name(lines: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def _comparable(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe as leaves by dotted name, fields and transforms by their names."""
+    """A recipe as leaves by dotted name, fields, transforms and steps by their names."""
     plain = json.loads(json.dumps(recipe))
     fields = {field["name"]: field["encoding"] + ("?" if field["optional"] else "") for field in plain["fields"]}
-    return _flatten({**plain, "fields": fields, "transforms": {one["name"]: one for one in plain.get("transforms", [])}})
+    named = {part: {one["name"]: one for one in plain.get(part, [])} for part in ("transforms", "steps")}
+    return _flatten({**plain, "fields": fields, **named})
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

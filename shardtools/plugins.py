@@ -1,7 +1,7 @@
 """Finding sources, formats, storages and engines by name: one file each, the file's name is its registration.
 
-A file ``sources/jsonl.py`` is the source ``jsonl``, its class is ``Jsonl``, a frozen dataclass; its fields are its options.
-Files that begin with ``_`` are parts of their siblings.
+A file ``sources/jsonl.py``, or a package of that name, is the source ``jsonl``, its class is ``Jsonl``, a frozen dataclass; its
+fields are its options. Files that begin with ``_`` are parts of their siblings.
 
 Options come as words, the way a user typed them. A plug-in whose fields are text, numbers or names needs nothing more. One
 whose options are richer says what it knows in ``option_names: ClassVar[tuple[str, ...]]`` and reads it in a classmethod

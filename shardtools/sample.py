@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 HEAD_BYTES = 64
@@ -76,6 +76,14 @@ class RejectSink(Protocol):
     def __call__(self, reject: Reject, /) -> None: ...
 
 
+def ignore_reject(reject: Reject) -> None:
+    """The sink of one who looks at samples that are read, and set aside, elsewhere."""
+
+
+class Utf8Texts(list[bytes]):
+    """Texts as bytes that their source has proved to be UTF-8: nobody needs to look at them again."""
+
+
 @dataclass(slots=True)
 class Batch:
     """Samples in order, held by column.
@@ -90,6 +98,10 @@ class Batch:
     """Names the place sample ``i`` came from, for messages."""
     num_blank: int = 0
     """Blank lines passed over on the way to these samples, or behind the last ones where there are none."""
+    extras: dict[str, list[Any]] = field(default_factory=dict)
+    """Values that were asked for beside the fields and are not stored, by name, column by column; None where a sample has none."""
+    root: int | None = None
+    """Index of the input that all of the samples are of; None where the source does not tell."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -101,4 +113,6 @@ class Batch:
             [self.keys[i] for i in kept],
             {name: [values[i] for i in kept] for name, values in self.columns.items()},
             lambda i: where(kept[i]),
+            extras={name: [values[i] for i in kept] for name, values in self.extras.items()},
+            root=self.root,
         )

@@ -10,11 +10,14 @@ from types import FrameType
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
 
 
-class _EndedError(BaseException):
-    """Not an Exception: nothing on the way may take it for a fault and go on."""
+class EndedError(BaseException):
+    """A signal by which this process is told to end; its text is the signal's name.
+
+    Not an Exception: nothing on the way may take it for a fault and go on.
+    """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        super().__init__(signal.Signals(number).name)
         self.number = number
 
 
@@ -32,13 +35,15 @@ def ends_tidily() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         for each in ours:
             signal.signal(each, signal.SIG_IGN)  # once is enough: tidying up must not be cut short
-        raise _EndedError(number)
+        raise EndedError(number)
 
     try:
         for each in ours:
             signal.signal(each, end)
         yield
-    except _EndedError as ended:
+    except EndedError as ended:
+        if ended.number not in ours:
+            raise  # whoever took the signal has more to tidy up
         signal.signal(ended.number, signal.SIG_DFL)
         os.kill(os.getpid(), ended.number)
         raise

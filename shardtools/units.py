@@ -1,11 +1,13 @@
 """Sizes, budgets and names as people write and read them."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from shardtools.errors import UsageError
 
+_SHOWN_NAMES = 8
 _SUFFIX_BYTES = {
     "": 1,
     "b": 1,
@@ -62,6 +64,12 @@ def printable(text: str | bytes) -> str:
     except UnicodeEncodeError:
         # Half of a surrogate pair, as JSON can spell one, stands for no byte.
         return text.encode("utf-8", "backslashreplace").decode()
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names for a message, and how many more there are."""
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(map(printable, names[:_SHOWN_NAMES])) + more or "none"
 
 
 @dataclass(frozen=True)

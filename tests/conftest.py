@@ -18,10 +18,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
+from s3_stores import moto_store, moto_uri, s3_store, s3_uri  # noqa: F401 - fixtures for every test
 
 from shardtools import plugins
 from shardtools.build import run
 from shardtools.build.order import Order
+from shardtools.build.planning import PlannedBuild, plan_build
 from shardtools.build.run import RunOptions
 from shardtools.engines.serial import Serial
 from shardtools.extents import extent, identity
@@ -137,15 +139,15 @@ def build() -> Callable[..., run.Result]:
 
 
 @pytest.fixture
-def plan() -> Callable[..., run.PlannedBuild]:
+def plan() -> Callable[..., PlannedBuild]:
     """Plan without building: ``plan(source, "mds", group="file")``."""
 
     def call(
         sources: Any, format_: Any = "wds", *, seed: int | None = None, limit: ShardLimit | None = None, **files_options: Any
-    ) -> run.PlannedBuild:
+    ) -> PlannedBuild:
         chosen = plugins.load("formats", format_)() if isinstance(format_, str) else format_
         arguments = [sources] if isinstance(sources, str | Path) else sources
-        return run.plan_build([str(argument) for argument in arguments], Order(Files(**files_options), chosen, limit, seed))
+        return plan_build([str(argument) for argument in arguments], Order(Files(**files_options), chosen, limit, seed))
 
     return call
 
@@ -171,7 +173,9 @@ class Rows:
         ]
         return Survey(self, self.fields, partitions, [])
 
-    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: Callable[[Reject], None]) -> Iterator[Batch]:
+    def read(
+        self, roots: Sequence[str], extents: Sequence[bytes], reject: Callable[[Reject], None], extras: Sequence[str] = ()
+    ) -> Iterator[Batch]:
         good = []
         for i in (int(identity(packed)) for packed in extents):
             if self.rows.keys[i].startswith(b"bad"):

@@ -13,6 +13,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>{{7*7}}\x00\udcff\u202eä¸
 def recorded() -> dict[str, Any]:
     """What `shardtools bench demo/images demo/images-wds --reader shardtools` wrote on a busy machine."""
     data: dict[str, Any] = json.loads(RECORDED.read_text("utf-8"))
+    for side in data["sides"]:
+        side["fetched"] = None  # the files were local
     return data | {"verdicts": [], "matrix": None}
 
 
@@ -181,7 +183,8 @@ _GAINS_OF_SHARDS = (
 
 
 def _gain(side: int, stage: str, ratio: float, ci: list[float] | None) -> dict[str, Any]:
-    return {"side": side, "stage": stage, "ratio": ratio, "ci": ci, "n": 3, "rates": [[1240.0, 1240.0 * ratio]] * 3}
+    rates, by = [[1240.0, 1240.0 * ratio]] * 3, "repeats" if ci else None
+    return {"side": side, "stage": stage, "ratio": ratio, "ci": ci, "ci_by": by, "n": 3, "rates": rates}
 
 
 _LIFT = {

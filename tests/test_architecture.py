@@ -3,6 +3,7 @@
 Each rule is also shown to fail on a small planted package that breaks it.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,13 @@ def test_the_rules_see_the_package() -> None:
     """An empty list of breaches would also come from an empty list of modules."""
     modules = read_modules(PROJECT)
     assert {"", "errors", "storage", "formats.wds", "sources.files"} <= modules.keys()
-    assert "shardtools.storage.Storage" in {imported.name for imported in modules["build.write"].imports}
+    assert "shardtools.storage.Storage" in {imported.name for imported in modules["build.attempts"].imports}
+
+
+def test_every_module_of_the_tests_has_a_name_of_its_own() -> None:
+    """Of two with one name Python knows the one that was asked for first, whichever folder it lies in."""
+    counts = Counter(path.name for path in (PROJECT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def plant(root: Path, files: dict[str, str]) -> Path:

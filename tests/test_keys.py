@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shardtools.keys import escape_key, fold_key, is_legal_field, unescape_key
+from shardtools.keys import escape_key, fold_key, folded_keys, is_legal_field, unescape_key
 
 LEGAL = re.compile(rb"[A-Za-z0-9=][A-Za-z0-9_=-]*(/[A-Za-z0-9=][A-Za-z0-9_=-]*)*")
 RAW = st.binary(min_size=1, max_size=120)
@@ -143,3 +143,8 @@ def test_fields_every_reader_takes(name):
 @pytest.mark.parametrize("name", ["", "JPG", "_a", ".a", "a.", "a..b", "a._b", "a-b", "a b", "é", "a/b", "a\n", "__key__"])
 def test_fields_some_reader_does_not_take(name):
     assert not is_legal_field(name)
+
+
+def test_only_keys_that_fold_are_folded() -> None:
+    assert folded_keys([b"a/1", b"b-2"]) == []
+    assert folded_keys([b"a/1", b"B/2", b"c=41"]) == [b"b/2", b"ca"]

@@ -86,6 +86,23 @@ def test_partitions_that_hold_whole_shards_end_where_a_shard_is_full(num_shards)
     assert {partition.num_samples % 640 for partition in partitions[:-1]} == {0}
 
 
+def test_the_shards_of_every_partition_are_counted_exactly():
+    """Where shards get their final names before all are built, one more or less would shift all after it."""
+    numbers = random.Random(9)
+    for limit in (ShardLimit(num_bytes=MIB), ShardLimit(num_samples=7), ShardLimit(num_bytes=64 * MIB)):
+        budget = limit.num_bytes or 1 << 60
+        for kinds in ([0], [0, 0, 0, 3 * MIB], [100, 400_000], [30 * MIB, 70 * MIB]):
+            # Empty files in a row weigh nothing, and fill shards all the same.
+            weights = [0] * 90_000 * (len(kinds) == 2) + [numbers.choice(kinds) for _ in range(1000)]
+            costs = [weight + 1024 for weight in weights]
+            begin = 0
+            for partition in cut(weights, costs, budget, limit):
+                end = begin + len(partition.extents)
+                by_bytes, by_count = len(rolled(costs[begin:end], budget)), -(-(end - begin) // (limit.num_samples or end))
+                assert partition.num_shards == (by_count if limit.num_samples else by_bytes)
+                begin = end
+
+
 @pytest.mark.parametrize("num_shards", [20, 100])
 def test_enough_partitions_for_all_cores(num_shards):
     budget = 64 * MIB

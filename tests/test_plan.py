@@ -125,9 +125,9 @@ def test_differences_are_named():
     assert make([[changed, C]], shard_bytes=20480, seed=3).differences(stored) == [
         "shard_bytes was 10240, is 20480",
         "shuffle_seed was None, is 3",
-        "1 inputs added: c",
-        "1 inputs gone: b",
-        "1 inputs changed: a",
+        "1 input added: c",
+        "1 input gone: b",
+        "1 input changed: a",
     ]
     assert make([[A, B]], source=Files(group="first-dot")).differences(stored) == ["source.group was 'file', is 'first-dot'"]
     assert make([[B, A]]).differences(stored) == ["the same extents in another order"]

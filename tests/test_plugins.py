@@ -18,7 +18,8 @@ PACKAGES = {"source": "sources", "format": "formats", "engine": "engines"}
 @pytest.mark.parametrize("package", ["sources", "formats", "engines", "storage"])
 def test_names_are_those_of_the_files(package):
     folder = Path(shardtools.__file__).parent / package
-    assert plugins.names(package) == sorted(path.stem for path in folder.glob("[!_]*.py"))
+    packages = [path.parent.name for path in folder.glob("[!_]*/__init__.py")]
+    assert plugins.names(package) == sorted([*packages, *(path.stem for path in folder.glob("[!_]*.py"))])
 
 
 def test_names_are_found_without_importing(monkeypatch):

@@ -8,17 +8,27 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
+from s3_stores import client_of
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-COMMANDS = [
+ALL_COMMANDS = [
     line.partition("  #")[0].strip()
     for language, block in BLOCKS
     for line in block.splitlines()
     if not language and line.startswith("shardtools ")
+]
+ON_A_BUCKET = [command for command in ALL_COMMANDS if "s3://" in command]
+COMMANDS = [command for command in ALL_COMMANDS if command not in ON_A_BUCKET]
+JOBS = [
+    line.partition("  #")[0].strip()
+    for language, block in BLOCKS
+    for line in block.splitlines()
+    if not language and re.search(r"\bpipelines\b", line.partition("  #")[0])
 ]
 SNIPPETS = [block for language, block in BLOCKS if language == "python"]
 
@@ -29,6 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     script = [sys.executable, str(ROOT / "scripts/make_sample_data.py"), str(folder), "--pairs", "40", "--records", "60", "--chats", "30"]
     subprocess.run(script, check=True, capture_output=True)
+    (folder / "more").mkdir()
+    for path in sorted((folder / "images").rglob("*.*"))[:6]:
+        (folder / "more" / path.name).write_bytes(path.read_bytes())
     return folder
 
 
@@ -49,6 +62,35 @@ def test_every_command_runs_in_order(folder: Path) -> None:
     for command in commands:
         done = run(command, folder)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_every_command_on_a_bucket_runs_in_order(folder: Path, s3_uri: str, s3_store: dict[str, Any]) -> None:
+    bucket, _, prefix = s3_uri.removeprefix("s3://").partition("/")
+    client = client_of(s3_store["environment"])
+    for path in (folder / "images").rglob("*.*"):
+        client.put_object(Bucket=bucket, Key=f"{prefix}/raw/{path.relative_to(folder)}", Body=path.read_bytes())
+    assert len(ON_A_BUCKET) >= 4
+    for command in ON_A_BUCKET:
+        here = command.replace("s3://bucket", s3_uri).replace("http://127.0.0.1:8333", s3_store["endpoint"])
+        done = run(here, folder)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_every_batch_job_starts_what_it_says(folder: Path, tmp_path: Path) -> None:
+    """The launchers print what they would run; that runs here, without the cluster."""
+    (tmp_path / "sbatch").write_text('#!/bin/sh\nshift\nexec bash "$@"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    task = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_CPUS_PER_TASK": "1"}
+    environment = {**os.environ, **task, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": "echo"}
+    said = []
+    for job in JOBS:
+        line = job.replace("python -m", "echo -m")
+        started = subprocess.run(["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        here = re.sub(r"/nfs/|s3://(in|out)/", "", started).replace("--engine ray --ray-address head:6379", "--engine serial")
+        done = run(here.strip().removeprefix("-m "), folder)
+        assert done.returncode == 0, f"{job}\n{done.stdout}{done.stderr}"
+        said.append(done.stdout.partition(" in ")[0].partition(";")[0])
+    assert said == ["40 samples", "part 3/8 done", "40 samples"]
 
 
 @pytest.mark.train
@@ -89,7 +131,8 @@ def test_every_snippet_reads_all_samples(folder: Path, monkeypatch: pytest.Monke
     assert float(names["loss"]) == pytest.approx(math.log(VOCABULARY))  # type: ignore[arg-type]
 
 
-VOCABULARY = 1 << 17
+VOCABULARY = 1 << 13
+"""More than the tokenizer has; all logits of a batch are in memory."""
 
 
 def stand_in(tokens, positions, mask):
@@ -106,6 +149,15 @@ def test_the_bad_sample_it_shows_is_what_is_said(tmp_path: Path) -> None:
     done = run("shardtools pack docs.jsonl out --to mds", tmp_path)
     assert done.returncode == 3
     assert [block for language, block in BLOCKS if language == "text"] == [done.stderr.splitlines(keepends=True)[-1]]
+
+
+def test_the_recipe_it_shows_is_one(folder: Path) -> None:
+    (recipe,) = [block for language, block in BLOCKS if language == "toml"]
+    (folder / "recipe.toml").write_text(recipe)
+    (command,) = re.findall(r"`(shardtools pack docs\.jsonl\s\S+ --recipe recipe\.toml)`", TEXT)
+    done = run(f"{command} --overwrite", folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "shards" / "mds" / "index.json").exists()
 
 
 def test_the_exit_codes_it_lists_are_those_of_the_program(tmp_path: Path) -> None:

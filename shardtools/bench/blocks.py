@@ -58,8 +58,10 @@ class BlockPlan:
         has_time = seconds / num_run * (num_run + 1) <= self.seconds
         return num_run < self.max_blocks and has_time and any(compared.half_width > WIDE for compared in comparisons)
 
-    def rule(self) -> str:
-        """The stop rule in words, printed beside the result."""
+    def rule(self, num_sides: int = 2) -> str:
+        """The stop rule in words, printed beside the result. One side has nothing to be paired with, nor an interval that extends it."""
+        if num_sides == 1:
+            return f"{plural(self.min_blocks, 'trial')}, number fixed"
         if self.min_blocks == self.max_blocks:
             return f"{plural(self.min_blocks, 'paired block')}, number fixed, order randomised"
         extended = f"extended while an interval is wider than +-5 % and it takes no more than {self.seconds:.0f} s"

@@ -37,8 +37,8 @@ class Measured:
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     matrix: dict[str, Any] | None = None
     recommendation: dict[str, Any] | None = None
-    not_measured: list[dict[str, str]] = field(default_factory=list)
-    """Why a part above is missing, where the reason is of this run."""
+    is_interrupted: bool = False
+    """By Ctrl-C: what was still to be measured is missing."""
 
     def of(self, side: int, is_timeline: bool) -> list[TrialResult]:
         """The trials of a side that went well: those of the timeline, or those of the blocks."""

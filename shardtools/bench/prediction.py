@@ -8,7 +8,7 @@ that workers were asked for, one just returned, and the one before it, which the
 import resource
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from shardtools.bench.counters import host
 from shardtools.bench.environment import usable_memory_bytes
@@ -18,9 +18,12 @@ from shardtools.units import format_bytes
 
 MOST_AHEAD = 8
 """Steps the host may be ahead of the device: a loader faster than the device would else fill its memory with batches."""
+Resource = Literal["shm", "fds", "RAM"]
+RESOURCES: tuple[Resource, ...] = ("shm", "fds", "RAM")
 _PAGE_BYTES = 4096
 _HELD_BATCHES = 2
-_SAFE_SHARE = 0.8
+SAFE_SHARE = 0.8
+"""Of free shared memory, and of descriptors: above it a loader is refused."""
 _SAFE_RAM_SHARE = 0.7
 _FEWER = "use fewer workers, a lower prefetch factor, smaller batches"
 _FEWER_TENSORS = "collate into fewer tensors, use fewer workers, a lower prefetch factor"
@@ -150,27 +153,44 @@ class Limits:
         return self if usable_bytes is None else replace(self, usable_memory_bytes=usable_bytes + resident_bytes)
 
 
-def refusal(prediction: Prediction, limits: Limits) -> str | None:
-    """Why a loader is not to be begun, and what to do, in one sentence; None where it can.
+def exceeded(prediction: Prediction, limits: Limits) -> tuple[Resource, ...]:
+    """What a loader would take too much of, in the order of ``RESOURCES``; empty where it can begin.
 
     Above 80 % of shared memory or descriptors, or 70 % of memory, it is too much: an estimate may be short, and others take some too.
     """
-    shm_bytes, free_bytes = prediction.shm_bound_bytes, limits.shm_free_bytes
-    if free_bytes is not None and shm_bytes > _SAFE_SHARE * free_bytes:
-        asked = f"shm {format_bytes(shm_bytes)} of {format_bytes(free_bytes)} free in /dev/shm"
-        return f"not run: {asked}, of which {_SAFE_SHARE:.0%} are safe; {_FEWER}, or a larger /dev/shm"
-    if limits.fds is not None and prediction.fds > _SAFE_SHARE * limits.fds:
-        asked = f"{prediction.fds:,} of {limits.fds:,} file descriptors"
-        return f"not run: {asked}, of which {_SAFE_SHARE:.0%} are safe; {_FEWER_TENSORS}, or raise ulimit -n"
-    # Without a look at a worker it is known that batches alone take so much.
-    ram_bytes = prediction.ram_bytes
-    if ram_bytes is None:
-        ram_bytes = prediction.shm_bound_bytes + prediction.pinned_bound_bytes
-    usable_bytes = limits.usable_memory_bytes
-    if usable_bytes is not None and ram_bytes > _SAFE_RAM_SHARE * usable_bytes:
-        asked = f"RAM {format_bytes(ram_bytes)} of {format_bytes(usable_bytes)} usable memory"
+    taken = {
+        "shm": (prediction.shm_bound_bytes, limits.shm_free_bytes, SAFE_SHARE),
+        "fds": (prediction.fds, limits.fds, SAFE_SHARE),
+        "RAM": (_least_ram_bytes(prediction), limits.usable_memory_bytes, _SAFE_RAM_SHARE),
+    }
+
+    def is_too_much(name: Resource) -> bool:
+        needed, there_is, share = taken[name]
+        return there_is is not None and needed > share * there_is
+
+    return tuple(filter(is_too_much, RESOURCES))
+
+
+def refusal(prediction: Prediction, limits: Limits) -> str | None:
+    """Why a loader is not to be begun, by the first resource of which it would take too much, and what to do, in one sentence; None where
+    it can."""
+    resource = next(iter(exceeded(prediction, limits)), None)
+    if resource == "shm":
+        asked = f"shm {format_bytes(prediction.shm_bound_bytes)} of {format_bytes(limits.shm_free_bytes or 0)} free in /dev/shm"
+        return f"not run: {asked}, of which {SAFE_SHARE:.0%} are safe; {_FEWER}, or a larger /dev/shm"
+    if resource == "fds":
+        asked = f"{prediction.fds:,} of {limits.fds or 0:,} file descriptors"
+        return f"not run: {asked}, of which {SAFE_SHARE:.0%} are safe; {_FEWER_TENSORS}, or raise ulimit -n"
+    if resource == "RAM":
+        asked = f"RAM {format_bytes(_least_ram_bytes(prediction))} of {format_bytes(limits.usable_memory_bytes or 0)} usable memory"
         return f"not run: {asked}, of which {_SAFE_RAM_SHARE:.0%} are safe; {_FEWER}, a smaller shuffle buffer, or more memory"
     return None
+
+
+def _least_ram_bytes(prediction: Prediction) -> int:
+    """Without a look at a worker it is known that batches alone take so much."""
+    known = prediction.ram_bytes
+    return prediction.shm_bound_bytes + prediction.pinned_bound_bytes if known is None else known
 
 
 def _shm_free_bytes() -> int | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from shardtools.bench.blocks import BlockPlan
 from shardtools.bench.report.gates import Bounds
-from shardtools.bench.spec import MAX_WORKERS, CacheState, Consumer, Settings, Workload
+from shardtools.bench.spec import MAX_WORKERS, MIN_SECONDS, CacheState, Consumer, Settings, Workload
 from shardtools.errors import UsageError
 
 Attribute = Literal["first", "all", "none"]
@@ -28,7 +28,7 @@ class BenchRequest:
     allow_drop_caches: bool = False
     """For ``cold-full``, which empties the page cache of the whole machine."""
     plan: BlockPlan = field(default_factory=lambda: BlockPlan(seed=0))
-    min_seconds: float = 5.0
+    min_seconds: float = MIN_SECONDS
     """Of each measured window."""
     timeout_seconds: float = 120.0
     """Of each trial."""

@@ -5,9 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shardtools.bench.copies import Copies, keeps_copies
 from shardtools.bench.measured import Trial
 from shardtools.bench.noise import HostReading, reading_of
+from shardtools.bench.not_measured import Unknown
+from shardtools.bench.page_cache import PageCache
 from shardtools.bench.page_cache import state as cache_state
+from shardtools.bench.places import is_remote
 from shardtools.bench.request import BenchRequest
 from shardtools.bench.spec import CacheState, Layout, Mode, TrialSpec, Workload
 from shardtools.bench.statistics import Comparison, compare
@@ -33,6 +37,9 @@ class Rounds:
     counts: list[int | None]
     """Samples each side was proved to have."""
     num_cpus: int | None = None
+    copies: Copies = field(default_factory=Copies)
+    tokens_each: list[float | None] = field(default_factory=list)
+    """Tokens of a sample of each side, where samples are rows of them."""
     trials: list[Trial] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     """Each trial took."""
@@ -90,17 +97,36 @@ class Rounds:
         )
 
     def run_spec(self, side: int, spec: TrialSpec, cache: CacheState) -> tuple[TrialResult, dict[str, Any]]:
-        """One trial of that side, begun with that state of the page cache; with it the proof of that state."""
+        """One trial of that side, begun with that state of the page cache; with it the proof of that state.
+
+        Data of a bucket is without its cost where it lies in the page cache of this machine. Raises Unknown where it cannot.
+        """
         proof: list[cache_state.CacheProof] = []
+        mine = self.sides[side]
+        if spec.intervention == "storage" and is_remote(spec.layout.uri):
+            spec = replace(spec, layout=self.copies.whole(spec.layout, self.say))
+            mine = cache_state.Side(PageCache.of(spec.layout.uri), mine.kind)
 
         def prepare() -> None:
             others = [other for i, other in enumerate(self.sides) if i != side]
-            proof.append(cache_state.prepare(cache, self.sides[side], others, self.request.allow_drop_caches))
+            proof.append(cache_state.prepare(cache, mine, others, self.request.allow_drop_caches))
 
         result = run_trial(replace(spec, cache=cache), prepare)
-        after = self.sides[side].pages.residency() if self.sides[side].pages.files else None
+        after = mine.pages.residency() if mine.pages.files else None
         nothing: dict[str, Any] = {"wanted": cache, "label": "unknown", "why": result.message, "caveats": []}
         return result, proof[0].as_json(after) if proof else nothing
+
+    def hides_storage(self, side: int) -> str | None:
+        """Why the cost of storage cannot be taken away, as attribution calls it; None where it can. A bucket is copied here."""
+        layout = self.layouts[side]
+        is_warm = self.request.cache == "warm" and keeps_copies(layout)
+        if is_remote(layout.uri) and not is_warm:
+            try:
+                self.copies.whole(layout, self.say)
+            except Unknown as unknown:
+                self.say(f"storage will not be judged: {unknown}")
+                return "no_copy"
+        return None
 
     def _run(self, side: int, block: int | None, place: int, mode: Mode) -> None:
         layout, began = self.layouts[side], time.monotonic()
@@ -113,8 +139,12 @@ class Rounds:
         self.trials.append(Trial(side, block, place, cache, result))
         self.seconds.append(time.monotonic() - began)
         what = mode if block is None else f"block {block + 1} of {max(block + 1, self.request.plan.min_blocks)}"
-        rate = f"{result.throughput:,.0f} samples/s" if result.throughput else f"{result.status}: {result.message}"
+        rate = self._rate(side, result.throughput) if result.throughput else f"{result.status}: {result.message}"
         self.say(f"{what}, {layout.uri} ({layout.name}): {rate}{self._to_go()}")
+
+    def _rate(self, side: int, throughput: float) -> str:
+        tokens = self.tokens_each[side] if self.tokens_each else None
+        return f"{throughput:,.0f} samples/s" if tokens is None else f"{throughput * tokens:,.0f} tokens/s, {throughput:,.0f} rows/s"
 
     def _to_go(self) -> str:
         """As long as the trials that are surely still to run will take, by those that ran."""

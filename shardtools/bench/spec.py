@@ -31,6 +31,8 @@ class Layout:
     kind: Kind
     reader: ReaderName
     """``torch`` reads files and JSON lines: a map-style dataset with a random sampler, an iterable one that tokenizes as it goes."""
+    cache_folder: str | None = None
+    """Where a reader that keeps local copies of a bucket finds them, and keeps them for later trials; None: each trial has its own."""
 
     @property
     def name(self) -> str:
@@ -104,6 +106,10 @@ class Consumer:
     """Of the device ``sim``: 10^9 bytes a second from host to device."""
 
 
+MIN_SECONDS = 5.0
+"""Of a measured window, unless another time is asked for."""
+
+
 @dataclass(frozen=True)
 class TrialSpec:
     """One fresh process that reads one side once."""
@@ -114,7 +120,7 @@ class TrialSpec:
     consumer: Consumer = field(default_factory=Consumer)
     mode: Mode = "throughput"
     cache: CacheState = "cold-data"
-    min_seconds: float = 5.0
+    min_seconds: float = MIN_SECONDS
     """Of the measured window."""
     min_steps: int = 50
     timeout_seconds: float = 120.0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 NO_DIFFERENCE = 0.03
 """Ratios from 0.97 to 1.03 are no difference that anyone should act on."""
+_BLOCKS_AGAIN = 12
 LITTLE_GAIN = 1.10
 """An interval that ends below this leaves at most a tenth to gain, which is an answer; a wider one is none."""
 MAX_BLOCKS = 20
@@ -71,7 +72,7 @@ class Comparison:
     method: str
     """Of the interval: ``t`` below 8 blocks, else ``bootstrap``; ``none`` for a single block."""
     sentence: str
-    """``2.31x faster (2.20-2.40x), p = 0.031`` or ``no clear difference (-2 % ... +4 %)``; what it is about is for the caller to say."""
+    """``2.31x as fast (2.20-2.40x), p = 0.031`` or ``no clear difference (-2 % ... +4 %)``; what it is about is for the caller to say."""
 
     @property
     def half_width(self) -> float:
@@ -164,9 +165,7 @@ def _sentence(ratio: float, ci: tuple[float, float] | None, is_clear: bool, p_wo
         return f"a single block has no interval ({percent_change(ratio)})"
     if not is_clear:
         return f"no clear difference ({percent_change(ci[0])} ... {percent_change(ci[1])})"
-    if ratio >= 1:
-        return f"{ratio:.2f}x faster ({ci[0]:.2f}-{ci[1]:.2f}x), {p_words}"
-    return f"{1 / ratio:.2f}x slower ({1 / ci[1]:.2f}-{1 / ci[0]:.2f}x), {p_words}"
+    return f"{ratio:.2f}x as fast ({ci[0]:.2f}-{ci[1]:.2f}x), {p_words}"
 
 
 def percent_change(ratio: float) -> str:
@@ -183,3 +182,8 @@ def _p_words(p: float, num_blocks: int) -> str:
     if num_blocks >= _FEWEST_FOR_P:
         return said
     return f"{said} ({num_blocks} blocks cannot bring it below {2.0 ** (1 - num_blocks):.3g})"
+
+
+def more_blocks(num_blocks: int) -> int:
+    """Where so many left a comparison open."""
+    return min(MAX_BLOCKS, max(_BLOCKS_AGAIN, 2 * num_blocks))

@@ -4,25 +4,29 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardtools.build.destination import Destination
 from shardtools.build.existing.admit import refuse_repeats, sound_shards
-from shardtools.build.existing.examine import Examined
-from shardtools.build.existing.merge_inputs import MergeInput, merge_inputs, refuse_nested
+from shardtools.build.existing.columns import MergedColumns, common_columns
+from shardtools.build.existing.examine import Candidate, Examined
+from shardtools.build.existing.merge_inputs import MergeInput, merge_inputs, refuse_nested, sidecar_notes
 from shardtools.build.existing.schema import Group, one_schema
+from shardtools.build.existing.split_rule import one_split_rule
 from shardtools.build.existing.stage import StageItem, StageShard
 from shardtools.build.existing.token_recipes import TokenRecipe, are_rows_numbered, one_token_recipe
 from shardtools.build.progress import BuildProgress
 from shardtools.build.publish import Publisher
 from shardtools.build.workers import fitting_engine
 from shardtools.engines import Engine, Progress
-from shardtools.errors import ShardtoolsError, StorageError
+from shardtools.errors import ShardtoolsError, StorageError, UsageError
 from shardtools.extents import extent
 from shardtools.formats.mds import Mds
 from shardtools.manifest import Ledger, Manifest
+from shardtools.places import Listing, is_here, place_of
 from shardtools.plan import Partition, Plan, Recipe, ShardLimit
-from shardtools.storage import Storage, open_storage
+from shardtools.selection import Selection
+from shardtools.storage import Storage, Stored, open_storage
 from shardtools.units import Budget
 
 # What the inputs' own runs set aside was within their budgets.
@@ -41,6 +45,13 @@ class Merge:
     def read(self, *_: object) -> Iterator[Any]:
         """Nothing: keys that occur twice are looked for in the shards, before anything is planned."""
         return iter(())
+
+
+@dataclass(frozen=True)
+class MergeOfColumns(Merge):
+    """The same of samples made of the columns of a table."""
+
+    layout: MergedColumns
 
 
 @dataclass(frozen=True)
@@ -94,15 +105,18 @@ def merge(
     began = time.monotonic()
     storage = open_storage(destination)
     refuse_nested(sources, storage)
+    _refuse_links(options, [storage.uri, *map(place_of, sources)])
     inputs = merge_inputs(sources)
-    transforms = one_token_recipe(inputs)
-    shard_bytes = [num_bytes for one in inputs for num_bytes in one.shard_bytes()]
+    transforms, splits = one_token_recipe(inputs), one_split_rule(inputs)
+    found = [_Found.of(candidate, listing) for one in inputs for listing in [one.listing()] for candidate in one.part.candidates]
+    shard_bytes = [one.num_bytes for one in found]
     listener.on_inputs(sum(shard_bytes) * (1 if options.link else 2))
     candidates = [candidate for one in inputs for candidate in one.part.candidates]
-    notes = [note for one in inputs for note in one.part.notes]
+    notes = [*(note for one in inputs for note in one.part.notes), *sidecar_notes(inputs, storage.uri)]
     with fitting_engine(options.workers, shard_bytes) as engine:
         examined = sound_shards(candidates, engine, listener.on_progress)
-        plan, items = _planned(inputs, examined, transforms)
+        plan, items = _planned(inputs, examined, transforms, splits)
+        items = [replace(item, listed=one.listed) for item, one in zip(items, found, strict=True)]
         # Columns that differ tell more of what went wrong than keys that clash.
         refuse_repeats(examined, *_remedies(plan))
         publisher = Publisher(storage, plan, (), _ANY_REJECTS, options.overwrite)
@@ -111,6 +125,25 @@ def merge(
             return Merged(finished, True, len(inputs), notes, time.monotonic() - began)
         manifest, warnings = _publish(place, publisher, _Work(storage, plan, items, engine, listener.on_progress), options)
     return Merged(manifest, False, len(inputs), [*notes, *warnings], time.monotonic() - began)
+
+
+class _Found(NamedTuple):
+    """One shard before it is looked at."""
+
+    num_bytes: int
+    """0 for one that is not there."""
+    listed: Stored | None
+    """As its storage lists it, where it does."""
+
+    @classmethod
+    def of(cls, candidate: Candidate, listing: Listing) -> "_Found":
+        return cls(listing.num_bytes(candidate.shard.name) or 0, listing.entry(candidate.shard.name))
+
+
+def _refuse_links(options: MergeOptions, places: Sequence[str]) -> None:
+    elsewhere = [place for place in places if not is_here(place)]
+    if options.link and elsewhere:
+        raise UsageError(f"expected folders of this machine with --link, got {elsewhere[0]}; leave --link out")
 
 
 @dataclass(frozen=True)
@@ -153,10 +186,10 @@ def _remedies(plan: Plan) -> tuple[str, ...]:
 
 
 def _planned(
-    inputs: Sequence[MergeInput], examined: Sequence[Examined], transforms: tuple[TokenRecipe, ...]
+    inputs: Sequence[MergeInput], examined: Sequence[Examined], transforms: tuple[TokenRecipe, ...], splits: Selection
 ) -> tuple[Plan, list[StageItem]]:
     groups = _groups(inputs, examined)
-    plan = _plan(inputs, groups, transforms)
+    plan = _plan(inputs, groups, transforms, splits)
     return plan, _items(inputs, groups, plan)
 
 
@@ -176,13 +209,15 @@ def _groups(inputs: Sequence[MergeInput], examined: Sequence[Examined]) -> list[
     return groups
 
 
-def _plan(inputs: Sequence[MergeInput], groups: Sequence[Group], transforms: tuple[TokenRecipe, ...]) -> Plan:
+def _plan(inputs: Sequence[MergeInput], groups: Sequence[Group], transforms: tuple[TokenRecipe, ...], splits: Selection) -> Plan:
     """A partition for each shard; what names it is where it lies in its source and what its bytes are."""
     schema = one_schema(groups)
     described = tuple(_description(one, group) for one, group in zip(inputs, groups, strict=True))
     canonical = all(one.is_canonical for group in groups for one in group.examined)
-    source = MergeOfTokens(described, canonical, transforms) if transforms else Merge(described, canonical)
-    recipe = Recipe(source, schema.format, schema.fields, ShardLimit())
+    columns = common_columns(inputs)
+    plain = Merge(described, canonical) if columns is None else MergeOfColumns(described, canonical, columns)
+    source = MergeOfTokens(described, canonical, transforms) if transforms else plain
+    recipe = Recipe(source, schema.format, schema.fields, ShardLimit(), selection=splits)
     partitions: list[Partition] = []
     for one, group in zip(inputs, groups, strict=True):
         for shard in group.examined:

@@ -4,14 +4,19 @@ Every step can be repeated, by this run or by any other of the same plan.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from shardtools.build.progress import BuildProgress, Numbered, read_publishing
-from shardtools.build.receipts import KEPT_PLAN_NAME, PLAN_NAME, PUBLISHING_NAME, REPLACED_NAME, Receipt
+from shardtools.build.attempts import refuse_nothing, refuse_over_budget
+from shardtools.build.indices import IndexedShard, index_files
+from shardtools.build.numbering import TAKEN_OVER
+from shardtools.build.placing import place_shards
+from shardtools.build.progress import BuildProgress, Numbered, listed, listing, read_publishing
+from shardtools.build.reading import Reading
+from shardtools.build.receipts import FINAL_NAMES_NAME, KEPT_PLAN_NAME, PLAN_NAME, PUBLISHING_NAME, REPLACED_NAME, Receipt
 from shardtools.build.sidecars import KINDS, StoredTar, names_of, sidecar_files
-from shardtools.build.write import over_budget
 from shardtools.duplicates import key_digest, num_twins, repeats
-from shardtools.errors import DuplicateKeyError, ShardtoolsError, StorageError, UsageError
+from shardtools.errors import DuplicateKeyError, StorageError, UsageError
+from shardtools.formats import index_place
 from shardtools.manifest import (
     BUILD_FOLDER,
     MANIFEST_NAME,
@@ -23,15 +28,11 @@ from shardtools.manifest import (
     ManifestError,
     ShardEntry,
 )
+from shardtools.places import at_once
 from shardtools.plan import Plan
 from shardtools.sample import Reject
 from shardtools.storage import Storage, is_safe_name
 from shardtools.units import Budget, plural
-
-TAKEN_OVER = (
-    "expected {} to keep this run's plan, got it removed by another run that overwrites or has finished there; "
-    "let that run finish, then look at what is there before you run this command again"
-)
 
 
 class Publisher:
@@ -60,8 +61,11 @@ class Publisher:
         manifest = self.read_manifest()
         return manifest if manifest is not None and manifest.plan_digest == self._plan.digest else None
 
-    def publish(self) -> tuple[Manifest, list[str]]:
+    def publish(self, progress: BuildProgress | None = None, reads: Sequence[Receipt] = ()) -> tuple[Manifest, list[str]]:
         """Make the dataset appear. Returns its manifest and warnings.
+
+        ``progress`` is of what shards were built from; None: of the plan's partitions. ``reads`` are the receipts of a pass before,
+        where that one read the input.
 
         Raises DuplicateKeyError, BadSampleError over the budget, UsageError where another dataset was published meanwhile,
         StorageError where a shard is not what its receipt says, ShardtoolsError for a dataset without samples.
@@ -71,29 +75,27 @@ class Publisher:
                 done = self.published()
                 if done is None:
                     raise StorageError(TAKEN_OVER.format(self._storage.uri))
-                return done, []
-            return self._publish()
+                return done, self.clean_up()
+            return self._publish(progress or self._progress, reads)
 
     def holds_plan(self) -> bool:
         """Whether the destination still holds this plan; another run with --overwrite removes it."""
         stored = self._storage.get(PLAN_NAME)
         return stored is not None and Plan.digest_of(stored) == self._plan.digest
 
-    def _publish(self) -> tuple[Manifest, list[str]]:
-        done = None if self._overwrite else self.published()
-        if done is not None:
-            self.clean_up()
-            return done, []
-        receipts = self._progress.receipts()
-        self._check_budget(receipts)
-        self._refuse_repeats(receipts)
-        if not any(receipt.shards for receipt in receipts):
-            raise ShardtoolsError("expected at least one sample to write, got none; nothing was published")
-        self._make_room()
-        shards = list(self._progress.numbered(receipts))
-        self._storage.put(PUBLISHING_NAME, "".join(f"{staged}\t{final}\n" for staged, final, _ in shards).encode())
-        for shard in shards:
-            self._move(shard)
+    def _publish(self, progress: BuildProgress, reads: Sequence[Receipt]) -> tuple[Manifest, list[str]]:
+        built = progress.receipts()
+        receipts = [*reads, *built]
+        refuse_over_budget(self._budget, receipts)
+        self.refuse_repeats(receipts)
+        refuse_nothing(receipts)
+        old = self.read_manifest()
+        if old is not None and not self._overwrite and old.plan_digest == self._plan.digest:
+            return old, self.clean_up()
+        self._make_room(old)
+        shards = progress.numbered(built)
+        self._storage.put(PUBLISHING_NAME, listed({staged: final for staged, final, _ in shards}))
+        place_shards(self._storage, progress, shards)
         manifest = Manifest(
             plan_digest=self._plan.digest,
             recipe=self._plan.recipe.as_json(),
@@ -103,17 +105,23 @@ class Publisher:
         )
         self._check_sizes(manifest)
         self._storage.put(MANIFEST_NAME, manifest.serialize())
-        self.clean_up()
-        return manifest, _warnings(receipts)
+        return manifest, [*_warnings(receipts), *_empty_splits(manifest), *self.clean_up()]
 
-    def clean_up(self) -> None:
-        """Remove what is left of this plan's build once it is published; another plan's is left alone."""
+    def clean_up(self) -> list[str]:
+        """Remove what is left of this plan's build once it is published; another plan's is left alone. Returns warnings."""
         stored = self._storage.get(PLAN_NAME)
         if stored is not None and Plan.digest_of(stored) != self._plan.digest:
-            return
+            return []
         if stored is not None:
             self._storage.move(PLAN_NAME, KEPT_PLAN_NAME)
+        warnings = []
+        try:
+            # Uploads of runs that were killed, too: whoever still builds this plan finds that it is done.
+            self._storage.discard_unfinished()
+        except StorageError as error:  # the dataset is there; to list uploads takes a permission of its own
+            warnings.append(f"the dataset is complete, but what killed runs left unfinished may still take space: {error}")
         self._storage.delete(BUILD_FOLDER)
+        return warnings
 
     def remove_replaced(self) -> None:
         """Delete the dataset that is being overwritten, first what makes it one.
@@ -124,58 +132,55 @@ class Publisher:
         data = self._storage.get(REPLACED_NAME)
         if data is None:
             return
-        names = Manifest.parse(data).names()
-        for name in sorted(names, key=lambda name: not name.endswith(".json")):
-            self._delete_file(name)
+        self._delete_files(Manifest.parse(data).names())
         self._storage.delete(REPLACED_NAME)
 
     def remove_unfinished(self) -> None:
         """Delete what a publication of any plan, that never came to its manifest, had given final names."""
         lines = read_publishing(self._storage)
         if lines and self.read_manifest() is None:
-            index_names = {name for name in [self._plan.recipe.format.index_name, "index.json"] if name is not None}
             shard_names = [line.split("\t")[1] for line in lines]
-            for name in [*shard_names, OFFSETS_NAME, REJECTS_NAME, *sorted(index_names | names_of(KINDS, shard_names))]:
-                self._delete_file(name)
+            # The list does not say whether there were splits: of MDS one is a folder, of WDS what stands before the number.
+            folders, stems = ({"", *(name.rpartition(mark)[0] for name in shard_names)} for mark in "/-")
+            others = set(map(index_place, folders)) | names_of(KINDS, shard_names, stems)
+            # Workers of a run that still lives give no more of them.
+            self._storage.delete(FINAL_NAMES_NAME)
+            self._storage.discard_unfinished()
+            self._delete_files([*shard_names, OFFSETS_NAME, REJECTS_NAME, *sorted(others)])
 
-    def _make_room(self) -> None:
-        old = self.read_manifest()
+    def _make_room(self, old: Manifest | None) -> None:
         if old is not None and not self._overwrite:
             raise UsageError(
                 f"expected {self._storage.uri} to stay without a dataset during the run, got one from another run; "
                 "choose another destination, or --overwrite to replace it"
             )
-        if self._storage.num_bytes(MANIFEST_NAME) is not None:
+        # Buckets have no locks: without --overwrite, what is there now is another run's of the same plan.
+        if self._overwrite and self._storage.num_bytes(MANIFEST_NAME) is not None:
             if old is None:
                 self._storage.delete(MANIFEST_NAME)
             else:
                 self._storage.move(MANIFEST_NAME, REPLACED_NAME)
             # Were the loss of a shard to reach the disk before this, a loss of power would leave a dataset with holes.
-            self._storage.sync_names()
+            self._storage.sync()
         self.remove_replaced()
-
-    def _move(self, shard: Numbered) -> None:
-        staged, final, what = shard
-        # A target that is there without a move is another run's work, or this run's before it was killed.
-        if not self._storage.move(staged, final) and not self._progress.is_right(final, what):
-            raise StorageError(
-                f"expected {final} in {self._storage.uri} to be the shard its receipt describes, got other bytes; "
-                "run the same command again with --overwrite"
-            )
 
     def _check_sizes(self, manifest: Manifest) -> None:
         """Another run with --overwrite may have taken something away meanwhile."""
+        there = listing(self._storage)
         for name, num_bytes in manifest.sizes().items():
-            if self._storage.num_bytes(name) != num_bytes:
+            if name not in there or there[name].num_bytes != num_bytes:
                 raise StorageError(
                     f"expected {name} in {self._storage.uri} with {num_bytes} bytes just before publication, "
                     "got another size or none; another run may be writing here: let it finish, then run again"
                 )
 
-    def _delete_file(self, name: str) -> None:
+    def _delete_files(self, names: Iterable[str]) -> None:
         """Manifests may come from anywhere: only files below the destination are ever deleted in their name."""
-        if is_safe_name(name) and self._storage.num_bytes(name) is not None:
-            self._storage.delete(name)
+        there = listing(self._storage)
+        doomed = [name for name in dict.fromkeys(names) if is_safe_name(name) and name in there]
+        # First what makes them a dataset.
+        for is_index in (True, False):
+            list(at_once(self._storage, self._storage.delete, [name for name in doomed if name.endswith(".json") == is_index]))
 
     def _put_files(self, receipts: Sequence[Receipt], shards: Sequence[Numbered]) -> Iterator[FileEntry]:
         for name, data in self._files(receipts, shards):
@@ -184,22 +189,17 @@ class Publisher:
 
     def _files(self, receipts: Sequence[Receipt], shards: Sequence[Numbered]) -> Iterator[tuple[str, bytes]]:
         recipe = self._plan.recipe
-        facts = [(final, shard.facts) for _, final, shard in shards]
-        yield OFFSETS_NAME, b"".join(shard.offsets.tobytes() for _, shard in facts)
+        indexed = [IndexedShard(shard.split, final, shard.facts) for _, final, shard in shards]
+        yield OFFSETS_NAME, b"".join(one.facts.offsets.tobytes() for one in indexed)
         rejects = [reject for receipt in receipts for reject in receipt.rejects]
         if rejects:
             yield REJECTS_NAME, b"".join(map(_reject_line, rejects))
-        tars = [StoredTar(final, shard.num_bytes, shard.offsets) for final, shard in facts]
+        tars = [StoredTar(one.name, one.facts.num_bytes, one.facts.offsets, one.split) for one in indexed]
         yield from sidecar_files(recipe.sidecars, self._storage.uri, tars)
-        if recipe.format.index_name is not None:
-            yield recipe.format.index_name, recipe.format.index(recipe.fields, recipe.limit.num_bytes, facts)
+        yield from index_files(recipe.format, recipe.fields, recipe.limit.num_bytes, indexed)
 
-    def _check_budget(self, receipts: Sequence[Receipt]) -> None:
-        ledger = sum((receipt.ledger for receipt in receipts), Ledger())
-        if not self._budget.allows(ledger.num_rejected, ledger.num_read):
-            raise over_budget(self._budget, next(reject for receipt in receipts for reject in receipt.rejects))
-
-    def _refuse_repeats(self, receipts: Sequence[Receipt]) -> None:
+    def refuse_repeats(self, receipts: Sequence[Receipt]) -> None:
+        """Raises DuplicateKeyError that names two places, for receipts of partitions in which a key repeats."""
         for digest in repeats([receipt.keys for receipt in receipts]):
             holders = [receipt for receipt in receipts if receipt.keys.between(digest, None)[:1] == [digest]]
             places = [place for receipt in holders for place in self._places(receipt, digest)]
@@ -208,12 +208,13 @@ class Publisher:
                 continue  # different keys that share a digest
             where = [place for key, place in places if all_keys.count(key) > 1] or [place for _, place in places]
             shown = f"{all_keys[0].decode()!r} from {' and from '.join(where[:2])}" if places else "one twice"
-            raise DuplicateKeyError(f"expected every key once, got {shown}; take another --key field, or remove one of the samples")
+            remedy = "take another --key field, keep the first alone with --dedup key, or remove one of the samples"
+            raise DuplicateKeyError(f"expected every key once, got {shown}; {remedy}")
 
     def _places(self, receipt: Receipt, digest: bytes) -> Iterator[tuple[bytes, str]]:
-        """Where the samples with this key digest come from, by reading the partition's input again."""
+        """Where the samples with this key digest come from, by reading the partition's input again, but for those that steps leave out."""
         partition = self._plan.partitions[receipt.partition]
-        for batch in self._plan.recipe.source.read(self._roots, partition.extents, lambda _: None):
+        for batch in Reading(self._plan.recipe, self._roots, partition, lambda _: None).samples():
             for i, key in enumerate(batch.keys):
                 if key_digest(key) == digest:
                     yield key, batch.where(i)
@@ -222,12 +223,17 @@ class Publisher:
 def _entry(numbered: Numbered) -> ShardEntry:
     _, final, shard = numbered
     facts = shard.facts
-    return ShardEntry(final, facts.num_bytes, facts.sha256, facts.num_samples, shard.field_sets)
+    return ShardEntry(final, facts.num_bytes, facts.sha256, facts.num_samples, shard.field_sets, shard.split)
 
 
 def _reject_line(reject: Reject) -> bytes:
     content = {"where": reject.where, "reason": reject.reason, "sentence": reject.sentence, "head": reject.head.decode("latin-1")}
     return json.dumps(content).encode() + b"\n"
+
+
+def _empty_splits(manifest: Manifest) -> list[str]:
+    there = {shard.split for shard in manifest.shards}
+    return [f"the split {split} has no sample, and no shard" for split in manifest.splits if split not in there]
 
 
 def _warnings(receipts: Sequence[Receipt]) -> list[str]:

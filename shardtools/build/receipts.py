@@ -18,7 +18,11 @@ KEPT_PLAN_NAME = f"{PRIVATE_FOLDER}/plan"
 REPLACED_NAME = f"{BUILD_FOLDER}/replaced"
 """The manifest of the dataset that is being overwritten, from the moment its files are deleted until they are gone."""
 PUBLISHING_NAME = f"{BUILD_FOLDER}/publishing"
-"""``staged name TAB final name`` of every shard, one a line, from before the first is moved."""
+"""``staged name TAB final name`` of every shard, one a line, from before the first has its final name."""
+FINAL_NAMES_NAME = f"{BUILD_FOLDER}/final-names"
+"""The digest of the plan whose workers may give shards their final names at once; none may where it is missing."""
+RUNS_FOLDER = f"{BUILD_FOLDER}/runs"
+"""An object for each run under way, where unfinished uploads must be told from those of a run that lives."""
 _KEPT_HEAD = "latin-1"
 
 
@@ -36,9 +40,35 @@ class BuildNames:
         """Everything that workers write."""
         return f"{BUILD_FOLDER}/{self.plan_digest[:16]}"
 
+    @property
+    def receipts(self) -> str:
+        """The folder of the receipts."""
+        return f"{self.folder}/receipts"
+
     def receipt(self, partition: int) -> str:
         """A partition's receipt, written last."""
-        return f"{self.folder}/receipts/{partition:06d}"
+        return f"{self.receipts}/{partition:06d}"
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The folders of the receipts of all passes."""
+        return self.receipts, f"{self.folder}/select", f"{self.folder}/scatter"
+
+    def looked(self, partition: int) -> str:
+        """What a look at a partition found, before any of its samples was taken."""
+        return f"{self.folder}/select/{partition:06d}"
+
+    def digests(self, partition: int, attempt: str) -> str:
+        """The digests of a partition's samples, in their order; written before ``looked``, which names them."""
+        return f"{self.folder}/digests/{partition:06d}.{attempt}"
+
+    def scattered(self, partition: int) -> str:
+        """A scattered partition's receipt, written behind its spill, which it names."""
+        return f"{self.folder}/scatter/{partition:06d}"
+
+    def spill(self, partition: int, attempt: str) -> str:
+        """The spill of one attempt at a partition."""
+        return f"{self.folder}/spills/{partition:06d}.{attempt}"
 
     def staged(self, partition: int, k: int) -> str:
         """Shard ``k`` of a partition, the same for every attempt."""
@@ -55,6 +85,10 @@ class StagedShard:
 
     facts: ShardFacts
     field_sets: dict[str, int]
+    version: str = ""
+    """As the storage lists it since it was written; empty where that is not known."""
+    split: str = ""
+    """Which split it belongs to; empty where the dataset has none."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +98,17 @@ class Receipt:
     partition: int
     plan_digest: str
     inputs_digest: str
-    shards: tuple[StagedShard, ...]
-    ledger: Ledger
-    rejects: tuple[Reject, ...]
-    oversize_keys: tuple[str, ...]
+    shards: tuple[StagedShard, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
+    rejects: tuple[Reject, ...] = ()
+    oversize_keys: tuple[str, ...] = ()
     """Samples that got a shard of their own because they alone are above the shard size."""
-    keys: DigestRun
+    keys: DigestRun = field(default_factory=lambda: DigestRun(b""))
     folded_keys: DigestRun = field(default_factory=lambda: DigestRun(b""))
     """Digests of the keys a case-folding file system would change, as it would change them."""
 
     def serialize(self) -> bytes:
-        """One JSON line, then offsets and digests as raw bytes."""
+        """A sealed JSON line, then offsets and digests as raw bytes."""
         offsets = b"".join(_little_endian(shard.facts.offsets) for shard in self.shards)
         payload = offsets + self.keys.data + self.folded_keys.data
         head = {
@@ -86,20 +120,16 @@ class Receipt:
             "rejects": [[*reject[:3], reject.head.decode(_KEPT_HEAD)] for reject in self.rejects],
             "oversize_keys": self.oversize_keys,
             "keys": len(self.keys.data),
-            "payload_sha256": hashlib.sha256(payload).hexdigest(),
         }
-        return json.dumps(head).encode() + b"\n" + payload
+        return sealed(head, payload)
 
     @classmethod
     def parse(cls, data: bytes) -> "Receipt | None":
         """None for anything that is not a whole receipt."""
-        line, _, payload = data.partition(b"\n")
-        try:
-            head = json.loads(line)
-            if head["payload_sha256"] != hashlib.sha256(payload).hexdigest():
-                return None
-        except (ValueError, KeyError, TypeError):
+        opened = unsealed(data)
+        if opened is None:
             return None
+        head, payload = opened
         shards, begin = [], 0
         for shard in head["shards"]:
             end = begin + 8 * (shard["samples"] + 1)
@@ -118,6 +148,21 @@ class Receipt:
         )
 
 
+def sealed(head: dict[str, Any], payload: bytes) -> bytes:
+    """The SHA-256 of all that follows, one line of JSON, the payload."""
+    content = json.dumps(head).encode() + b"\n" + payload
+    return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def unsealed(data: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """What was sealed; None for anything that is not whole."""
+    digest, _, content = data.partition(b"\n")
+    if digest != hashlib.sha256(content).hexdigest().encode():
+        return None
+    line, _, payload = content.partition(b"\n")
+    return json.loads(line), payload
+
+
 def _shard_json(shard: StagedShard) -> dict[str, Any]:
     facts = shard.facts
     return {
@@ -126,6 +171,9 @@ def _shard_json(shard: StagedShard) -> dict[str, Any]:
         "samples": facts.num_samples,
         "details": facts.details,
         "field_sets": shard.field_sets,
+        # Only where there is one: what proves a shard on a disk is its bytes.
+        **({"version": shard.version} if shard.version else {}),
+        **({"split": shard.split} if shard.split else {}),
     }
 
 
@@ -133,7 +181,7 @@ def _shard_from_json(data: dict[str, Any], offsets_bytes: bytes) -> StagedShard:
     offsets = array("Q")
     offsets.frombytes(offsets_bytes)
     facts = ShardFacts(data["bytes"], data["sha256"], data["samples"], offsets, data["details"])
-    return StagedShard(facts, Counter(data["field_sets"]))
+    return StagedShard(facts, Counter(data["field_sets"]), data.get("version", ""), data.get("split", ""))
 
 
 def _little_endian(offsets: "array[int]") -> bytes:

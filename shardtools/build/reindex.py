@@ -1,6 +1,5 @@
 """What describes a dataset, made again from its shards: index, offsets, sidecars and manifest. Shards are only ever read."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +11,14 @@ from shardtools.build.existing.examine import Candidate, Examined
 from shardtools.build.existing.schema import Group, one_schema
 from shardtools.build.existing.undescribed import undescribed_manifest, undescribed_shards
 from shardtools.build.receipts import PLAN_NAME
-from shardtools.build.sidecars import SidecarFile, names_of, refuse_unfit
+from shardtools.build.sidecars import SidecarFile, refuse_unfit
 from shardtools.build.workers import fitting_engine
 from shardtools.datasets import is_safe_name, survey_dataset
 from shardtools.engines import Progress
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, OFFSETS_NAME, PRIVATE_FOLDER, FileEntry, Manifest
+from shardtools.places import Listing, is_folder
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 from shardtools.units import plural
@@ -71,7 +71,7 @@ def reindex(uri: str, options: ReindexOptions = ReindexOptions(), listener: Rein
     """
     began = time.monotonic()
     storage = open_storage(uri)
-    if not os.path.isdir(storage.uri):
+    if not is_folder(storage.uri):
         raise UsageError(f"expected the folder of a dataset at {storage.uri}, got none; give the folder that holds the shards")
     with storage.exclusive():
         job = _Job(storage, options, listener)
@@ -101,7 +101,7 @@ class _Job:
     def restore(self, manifest: Manifest) -> Reindexed:
         """Make the files again that the manifest names and that are not as it says."""
         found = self._published(manifest)
-        wanted = names_of(self.options.sidecars, found.shard_names)
+        wanted = found.sidecar_names(self.options.sidecars)
         self._refuse_extra(manifest, wanted)
         damaged = [file for file in manifest.files if not self._is_intact(file)]
         made, replaced = self._write(chain(self._remade(found, damaged), found.sidecars(self.options.sidecars)))
@@ -121,13 +121,12 @@ class _Job:
         refuse_unfit(self.options.sidecars, schema.format)
         found = Descriptions(self.storage.uri, schema.format, schema.fields, None, examined)
         self._refuse_more_offsets(found)
-        index_name = schema.format.index_name
-        wanted = {OFFSETS_NAME} | names_of(self.options.sidecars, found.shard_names)
-        wanted |= {index_name} if index_name is not None and not undescribed.has_index else set()
+        wanted = {OFFSETS_NAME} | found.sidecar_names(self.options.sidecars)
+        wanted |= set() if undescribed.has_index else found.index_names
         others = self._others({*found.shard_names, *wanted, MANIFEST_NAME})
         made, replaced = self._write(found.files_named(wanted))
         entries = [self._entry(name) for name in found.ordered(wanted)] + [self._entry(name) for name in others]
-        manifest = undescribed_manifest(found, entries)
+        manifest = undescribed_manifest(found, undescribed.rule, entries)
         old = self.storage.get(MANIFEST_NAME)
         (made if old is None else replaced).append(MANIFEST_NAME)
         if old is not None:
@@ -155,7 +154,8 @@ class _Job:
         return Descriptions(dataset.uri, shard_format, fields, manifest.recipe.get("shard_bytes"), self._examined(candidates))
 
     def _examined(self, candidates: Sequence[Candidate]) -> list[Examined]:
-        shard_bytes = [self.storage.num_bytes(candidate.shard.name) or 0 for candidate in candidates]
+        listing = Listing(self.storage)
+        shard_bytes = [listing.num_bytes(candidate.shard.name) or 0 for candidate in candidates]
         self.listener.on_shards(sum(shard_bytes))
         with fitting_engine(self.options.workers, shard_bytes) as engine:
             return admit(candidates, engine, self.listener.on_progress)

@@ -1,13 +1,14 @@
 """Index files that other readers of WDS want beside the shards. Each is a function of the shards' names and bytes alone.
 
 Sources: NVIDIA DALI, tools/wds2idx.py (v1.2); webdataset/wids, wids_index.py and wids_specs.py (shard index, version 1);
-NVIDIA Megatron-Energon, flavors/webdataset (``.tar.idx``, and ``WebdatasetInfo`` in ``.nv-meta/.info.json``).
+NVIDIA Megatron-Energon, flavors/webdataset (``.tar.idx``; in ``.nv-meta`` ``WebdatasetInfo``, ``.info.json``, and
+``WebdatasetSplits``, ``split.yaml``).
 """
 
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardtools.datasets import Dataset
@@ -19,6 +20,7 @@ KINDS = ("dali", "wids", "energon")
 """The readers that have sidecars."""
 _WIDS_NAME = "shardindex.json"
 _ENERGON_NAME = ".nv-meta/.info.json"
+_ENERGON_SPLITS_NAME = ".nv-meta/split.yaml"
 
 SidecarFile = tuple[str, bytes]
 """A name below the dataset's folder, and the whole file."""
@@ -32,6 +34,8 @@ class StoredTar:
     num_bytes: int
     offsets: "array[int]"
     """u64 [num_samples + 1]: where each sample begins; the last is the end of the data."""
+    split: str = ""
+    """Which split it belongs to; empty where the dataset has none."""
 
     @property
     def num_samples(self) -> int:
@@ -70,18 +74,37 @@ def sidecar_files(kinds: Sequence[str], uri: str, shards: Sequence[StoredTar]) -
                 _refuse_unfit_names(shard.name, opened.stored_file(shard.name))
             yield from ((shard.name.removesuffix(".tar") + ".idx", _dali(opened.stored_file(shard.name))) for shard in shards)
         elif kind == "wids":
-            yield _WIDS_NAME, _wids(shards, opened)
+            for split in _splits(shards):  # whoever opens an index reads all that it lists
+                yield _wids_name(split), _wids([shard for shard in shards if shard.split == split], opened)
         else:
             yield from ((f"{shard.name}.idx", shard.offsets.tobytes()) for shard in shards)
             counts = {shard.name: shard.num_samples for shard in shards}
             yield _ENERGON_NAME, (json.dumps({"shard_counts": counts}, indent=2) + "\n").encode()
+            if any(_splits(shards)):
+                yield _ENERGON_SPLITS_NAME, _energon_splits(shards)
 
 
-def names_of(kinds: Sequence[str], shard_names: Sequence[str]) -> set[str]:
-    """The names of the files that ``sidecar_files`` makes."""
-    names = {"dali": {name.removesuffix(".tar") + ".idx" for name in shard_names}, "wids": {_WIDS_NAME}}
-    names["energon"] = {f"{name}.idx" for name in shard_names} | {_ENERGON_NAME}
+def names_of(kinds: Sequence[str], shard_names: Sequence[str], splits: Collection[str]) -> set[str]:
+    """The names of the files that ``sidecar_files`` makes of shards of these splits; a dataset without has the empty one."""
+    names = {"dali": {name.removesuffix(".tar") + ".idx" for name in shard_names}, "wids": set(map(_wids_name, splits))}
+    names["energon"] = {f"{name}.idx" for name in shard_names} | {_ENERGON_NAME} | ({_ENERGON_SPLITS_NAME} if any(splits) else set())
     return {name for kind in kinds for name in names[kind]}
+
+
+def _splits(shards: Sequence[StoredTar]) -> list[str]:
+    return list(dict.fromkeys(shard.split for shard in shards))
+
+
+def _wids_name(split: str) -> str:
+    return f"{split}-{_WIDS_NAME}" if split else _WIDS_NAME
+
+
+def _energon_splits(shards: Sequence[StoredTar]) -> bytes:
+    """What ``energon prepare`` asks for: the shards of each split. Splits are quoted: to YAML ``2024``, ``no`` and ``null`` are no text."""
+    lines = ["exclude: []", "split_parts:"]
+    for split in _splits(shards):
+        lines += [f"  {json.dumps(split)}:", *(f"  - {shard.name}" for shard in shards if shard.split == split)]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _dali(data: memoryview) -> bytes:

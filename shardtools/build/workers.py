@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from shardtools.datasets import MAX_HELD_BYTES
-from shardtools.engines import Engine
-from shardtools.engines.processes import Processes, num_cores
+from shardtools.engines import Engine, num_cores
+from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 
 # Starting worker processes takes longer than reading this much.

@@ -16,7 +16,7 @@ from shardtools.engines import GC_THRESHOLD
 from shardtools.errors import ShardtoolsError, UsageError
 
 _COMMANDS = {
-    "pack": "Pack files or JSON lines into WDS or MDS shards.",
+    "pack": "Pack files, JSON lines, tables or shards into WDS or MDS shards.",
     "verify": "Prove that a dataset is whole and sound.",
     "bench": "Measure small files against shards, up to the GPU.",
     "doctor": "Tell what will break on this machine, and watch it.",

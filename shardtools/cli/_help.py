@@ -11,13 +11,22 @@ from shardtools.cli._output import Answer, AnsweredError
 class GroupedOption(click.Option):
     """An option that knows its heading in the help, the parameter it goes into, and the plug-in that reads it."""
 
-    def __init__(self, *args: Any, heading: str, into: str | None = None, of: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, heading: str, into: str | None = None, of: str | None = None, instead_of: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
         self.into = into
         """A parameter of the command that ``GroupedCommand.gathers`` makes of several options; None: one of its own name."""
         self.of = of
         """``source``, ``format`` or ``engine``: its word goes into ``{of}_options``, if it was given."""
+        self.instead_of = instead_of
+        """The parameter of the option that says the same in another unit: typed, it wins over this one in a recipe."""
+
+    def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> tuple[Any, list[str]]:
+        if self.instead_of in opts and ctx.default_map is not None:
+            ctx.default_map.pop(str(self.name), None)
+        return super().handle_parse_result(ctx, opts, args)
 
 
 class GroupedCommand(click.Command):
@@ -29,6 +38,7 @@ class GroupedCommand(click.Command):
         self.gathers = gathers or {}
 
     def invoke(self, ctx: click.Context) -> Any:
+        ctx.obj = dict(ctx.params)  # every option's value before they are gathered
         for name, kind in self.gathers.items():
             ctx.params[name] = kind(**self._gathered(ctx, name))
         return super().invoke(ctx)
@@ -36,7 +46,9 @@ class GroupedCommand(click.Command):
     def _gathered(self, ctx: click.Context, into: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for parameter in self.params:
-            if not isinstance(parameter, GroupedOption) or parameter.into != into or parameter.name is None:
+            if not isinstance(parameter, GroupedOption) or parameter.into != into:
+                continue
+            if parameter.name is None or not parameter.expose_value:
                 continue
             value = ctx.params.pop(parameter.name)
             if parameter.of is None:

@@ -1,9 +1,11 @@
 """What ``pack`` shows of a plan and of a finished build, for people and for programs."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from shardtools.build.run import PlannedBuild, Result
+from shardtools.build.planning import PlannedBuild
+from shardtools.build.run import PartDone, Result
 from shardtools.manifest import Ledger
 from shardtools.sources import Survey
 from shardtools.units import format_bytes, plural
@@ -32,6 +34,7 @@ def plan_json(planned: PlannedBuild) -> dict[str, Any]:
         "stored_bytes": survey.expected_bytes,
         "shards": sum(partition.num_shards for partition in partitions),
         "partitions": len(partitions),
+        "passes": list(planned.passes),
         "fields": {field.name: field.encoding + ("?" if field.optional else "") for field in survey.fields},
         "first_keys": survey.preview,
         "key_twins": survey.num_twins,
@@ -51,6 +54,8 @@ def plan_rows(planned: PlannedBuild) -> list[tuple[str, str]]:
         ),
         ("input", format_bytes(content["input_bytes"])),
         ("shards", f"{about}{content['shards']:,}, {about}{format_bytes(content['stored_bytes'])} in all"),
+        ("partitions", f"{content['partitions']:,}"),
+        *([("passes", ", ".join(planned.passes))] if len(planned.passes) > 1 else []),
         ("fields", ", ".join(f"{name} ({encoding})" for name, encoding in content["fields"].items())),
         ("first keys", ", ".join(content["first_keys"])),
         ("collisions", f"{plural(content['key_twins'], 'key')} differ from another only by case or Unicode form"),
@@ -67,6 +72,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "plan": manifest.plan_digest,
         "samples": ledger.num_written,
         "shards": len(manifest.shards),
+        **({"splits": manifest.samples_by_split} if manifest.splits else {}),
         "bytes": num_bytes,
         "ledger": ledger.as_json(),
         "skipped": result.survey.skipped,
@@ -84,13 +90,42 @@ def result_rows(result: Result) -> list[tuple[str, str]]:
     return [
         *(_token_rows(ledger) if ledger.transforms else [("samples", f"{ledger.num_written:,}")]),
         ("shards", f"{len(result.manifest.shards):,}"),
+        *((f"  in {split}", f"{count:,} {ledger.stored_noun}s") for split, count in result.manifest.samples_by_split.items()),
         ("bytes", f"{num_bytes:,} ({format_bytes(num_bytes)})"),
+        *((f"left out by --{option}", f"{ledger.filters[option]:,}") for option in _filters(result.manifest.recipe)),
         ("rejected", f"{ledger.num_rejected:,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in sorted(ledger.rejects.items())),
         *_skipped_rows(result.survey),
         ("seconds", f"{result.seconds:,.2f}"),
         *([] if result.already_complete else _rates(result)),
     ]
+
+
+def part_json(done: PartDone) -> dict[str, Any]:
+    """A part that leaves work to others, as ``--json`` prints it."""
+    return {
+        "part": str(done.part),
+        "published": False,
+        "partitions": done.num_partitions,
+        "left": done.num_left,
+        "seconds": round(done.seconds, 3),
+    }
+
+
+def part_rows(done: PartDone) -> list[tuple[str, str]]:
+    """The same as a table."""
+    return [
+        ("part", f"{done.part} done"),
+        ("left", f"{done.num_left:,} of {plural(done.num_partitions, 'partition')}, for other parts; the last to end publishes"),
+        ("seconds", f"{done.seconds:,.2f}"),
+    ]
+
+
+def _filters(recipe: Mapping[str, Any]) -> list[str]:
+    """The options that leave samples out, whether or not there were any."""
+    selection = recipe.get("selection", {})
+    is_where = any(step["name"] == "select" for step in recipe.get("steps", ()))
+    return [*(option for option in ("dedup", "limit") if selection.get(option)), *(["where"] if is_where else [])]
 
 
 def _rates(result: Result) -> list[tuple[str, str]]:
@@ -129,8 +164,8 @@ def _skipped_rows(survey: Survey) -> list[tuple[str, str]]:
 
 
 def _num_planned(planned: PlannedBuild) -> int | None:
-    counts = [partition.num_samples for partition in planned.plan.partitions]
-    return None if None in counts else sum(count or 0 for count in counts)
+    recipe, counts = planned.plan.recipe, [partition.num_samples for partition in planned.plan.partitions]
+    return None if recipe.steps or recipe.selection.looks_ahead or None in counts else sum(count or 0 for count in counts)
 
 
 def _num_bytes(result: Result) -> int:

@@ -3,13 +3,17 @@
 import click
 
 from shardtools.bench.report import make_folder
+from shardtools.bench.request import BenchRequest
 from shardtools.bench.run import bench
 from shardtools.bench.self_test.run import self_test as run_self_test
 from shardtools.cli._bench_options import ConsumerWords, DataWords, LoaderWords, MeasureWords, request_of
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, say, shown
 from shardtools.errors import UsageError
+from shardtools.signals import EndedError, ends_tidily
 
+_INTERRUPTED = "error: interrupted; the report has what was measured until then, and the same command again measures all of it"
 _EXAMPLES = ("shardtools bench images/ shards/", "shardtools bench docs.jsonl tokens/ --tokenizer tok.json --seq-len 2048 --json")
 
 
@@ -32,6 +36,7 @@ _EXAMPLES = ("shardtools bench images/ shards/", "shardtools bench docs.jsonl to
     option("--tokenizer", metavar="FILE|DIR", help="Of JSON lines that are tokenized as they are read."),
     option("--text-key", default="text", metavar="A.B", help="The field with the text. [default: text]"),
     option("--seq-len", type=click.IntRange(2), metavar="N", help="Tokens of a row. [default: as the shards have]"),
+    endpoint_option(),
     into="data",
 )
 @options(
@@ -100,16 +105,24 @@ def command(
     code 1 when a required bound is missed, 3 when a side cannot be read. PKG.MOD is found in the current folder or on PYTHONPATH;
     docs/bench.md has an example of each.
     """
-    if self_test:
-        return _self_test(uris, measure)
-    request = request_of(uris, data, loader, consumer, measure)
+    with ends_tidily():
+        try:
+            if self_test:
+                return _self_test(uris, measure)
+            return _bench(request_of(uris, data, loader, consumer, measure), measure)
+        except EndedError as ended:
+            say(f"error: interrupted by {ended} before there was anything to tell; the same command again measures all of it")
+            raise
+
+
+def _bench(request: BenchRequest, measure: MeasureWords) -> Answer:
     if measure.report is not None:
         make_folder(measure.report, measure.png)
     report = bench(request, say)
     if measure.report is not None:
         say(f"report: {report.write(measure.report, measure.lang, measure.png)}")
     lines = json_lines(report.as_json()) if measure.as_json else map(shown, report.lines(measure.lang))
-    return Answer(lines, report.exit_code, "; ".join(report.missed))
+    return Answer(lines, report.exit_code, "; ".join(report.missed) or _INTERRUPTED * report.is_interrupted)
 
 
 def _self_test(uris: tuple[str, ...], measure: MeasureWords) -> Answer:

@@ -61,8 +61,9 @@ class LoaderWords:
 def command(uris: tuple[str, ...], loader: LoaderWords, pid: int | None, watch: str | None, as_json: bool) -> Answer:
     """Tell what breaks at which number of workers before it does, and show disks, processes and memory as they are now.
 
-    Shared memory, descriptors, control groups, libraries, and the disk under each PATH; batches are measured on the first samples of
-    PATH where torch is installed. Below stand the columns of iostat -xz, pidstat -ru, ipcs -m, df -h /dev/shm and nvidia-smi dmon.
+    Shared memory, descriptors, control groups, libraries, the disk under each PATH, or how its bucket answers; batches are measured
+    on the first samples of PATH where torch is installed. Below stand the columns of iostat -xz, pidstat -ru, ipcs -m,
+    df -h /dev/shm and nvidia-smi dmon.
     Changes nothing. Exit code 0 with warnings and faults too.
     """
     seconds = None if watch is None else _seconds(watch)

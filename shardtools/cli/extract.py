@@ -2,6 +2,7 @@
 
 import click
 
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, table_lines
 from shardtools.cli._progress import ProgressBar
@@ -18,15 +19,22 @@ _EXAMPLES = ("shardtools extract shards/ files/", "shardtools extract shards/ fi
 @click.argument("out", metavar="OUT")
 @options(
     "Selection",
-    option("--key", "keys", multiple=True, metavar="K", help="Only the sample of this key; may be given several times."),
+    option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="K",
+        help="Only the sample of this key, as it is stored or was before; may be given several times.",
+    ),
+    option("--split", metavar="NAME", help="Only this split: train, val or what they are called. [default: all]"),
 )
-@options("Run", option("--json", "as_json", is_flag=True, help="Print the result as JSON."))
-def command(dataset: str, out: str, keys: tuple[str, ...], as_json: bool) -> Answer:
+@options("Run", endpoint_option(), option("--json", "as_json", is_flag=True, help="Print the result as JSON."))
+def command(dataset: str, out: str, keys: tuple[str, ...], split: str | None, as_json: bool) -> Answer:
     """Write the samples of the dataset at DST as files KEY.FIELD below OUT, byte for byte.
 
     Nothing is overwritten: a file that is there already must have the same bytes.
     """
-    opened = open_dataset(dataset)
+    opened = open_dataset(dataset, split)
     with ProgressBar("extract") as bar:
         bar.begin(0)
 

@@ -5,6 +5,7 @@ import click
 from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.build.reindex import Reindexed, ReindexListener, ReindexOptions, reindex
 from shardtools.build.sidecars import parse_kinds
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, say, table_lines
 from shardtools.cli._progress import ProgressBar
@@ -22,6 +23,7 @@ _EXAMPLES = ("shardtools index shards/", "shardtools index shards/ --sidecars da
 @options(
     "Run",
     option("--workers", type=click.IntRange(1), metavar="N", help="Worker processes. [default: one per core]"),
+    endpoint_option(),
     option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 def command(dataset: str, sidecars: str | None, workers: int | None, as_json: bool) -> Answer:

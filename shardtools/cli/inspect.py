@@ -5,6 +5,7 @@ from itertools import chain
 
 import click
 
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, table_lines
 from shardtools.datasets import open_dataset
@@ -19,15 +20,17 @@ _EXAMPLES = ("shardtools inspect shards/ --head 3", "shardtools inspect shards/ 
 @options(
     "Output",
     option("--head", "num_samples", type=click.IntRange(0), default=0, metavar="N", help="Show the first N samples. [default: 0]"),
-    option("--key", metavar="K", help="Show the sample of this key only."),
+    option("--key", metavar="K", help="Show the sample of this key only, as it is stored or was before."),
     option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
-def command(dataset: str, num_samples: int, key: str | None, as_json: bool) -> Answer:
+@options("Selection", option("--split", metavar="NAME", help="Only this split: train, val or what they are called. [default: all]"))
+@options("Run", endpoint_option())
+def command(dataset: str, num_samples: int, key: str | None, as_json: bool, split: str | None) -> Answer:
     """Show format, shards, samples, fields, sizes and origin of the dataset at DST, and samples if asked for.
 
     DST was packed by shardtools, or is a folder of WDS or MDS shards of any origin.
     """
-    opened = open_dataset(dataset)
+    opened = open_dataset(dataset, split)
     samples = [find(opened, key)] if key is not None else list(head(opened, num_samples))
     description = describe(opened)
     if as_json:

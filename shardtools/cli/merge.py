@@ -4,6 +4,7 @@ import click
 
 from shardtools.build.existing.admit import UnsoundShardsError
 from shardtools.build.merge import Merged, MergeListener, MergeOptions, merge
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, say, table_lines
 from shardtools.cli._progress import ProgressBar
@@ -23,6 +24,7 @@ _EXAMPLES = ("shardtools merge shards/a shards/b shards/all", "shardtools merge 
 @options(
     "Run",
     option("--workers", type=click.IntRange(1), metavar="N", help="Worker processes. [default: one per core]"),
+    endpoint_option(),
     option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 def command(sources: tuple[str, ...], destination: str, link: bool, overwrite: bool, workers: int | None, as_json: bool) -> Answer:

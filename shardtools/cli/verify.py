@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from shardtools.cli._endpoint import endpoint_option
 from shardtools.cli._help import GroupedCommand, option, options
 from shardtools.cli._output import Answer, json_lines, shown
 from shardtools.cli._progress import ProgressBar
@@ -24,6 +25,7 @@ class LookWords:
     deep: bool
     against: tuple[str, ...]
     tokenizer: str | None
+    media_root: str | None
     target: tuple[str, ...]
     strict: bool
 
@@ -66,6 +68,7 @@ class RunWords:
     option("--no-dup", is_flag=True, help="No content under two keys; every sample delivered once to all ranks and workers."),
     option("--against", multiple=True, metavar="SRC", help="Compare with the source it was packed from, or another dataset."),
     option("--tokenizer", metavar="FILE|DIR", help="With --against: the tokenizer that a dataset of tokens was packed with."),
+    option("--media-root", metavar="DIR", help="With --against: the folder of the media that --embed took in. [default: SRC]"),
     option("--deep", is_flag=True, help="Decode values too: images, JSON, text, arrays."),
     option(
         "--target",
@@ -90,6 +93,7 @@ class RunWords:
     "Run",
     option("--workers", type=click.IntRange(1), metavar="N", help="Worker processes. [default: one per core]"),
     option("--max-findings", type=click.IntRange(1), default=100, metavar="N", help="Findings listed per kind and file. [default: 100]"),
+    endpoint_option(),
     option("--json", "as_json", is_flag=True, help="Print the verdict as JSON."),
     into="run",
 )
@@ -107,6 +111,7 @@ def command(uri: str, look: LookWords, delivery: DeliveryWords, run: RunWords) -
         delivery=delivery.parsed(),
         against=look.against,
         tokenizer=look.tokenizer,
+        media_root=look.media_root,
         targets=tuple(name.strip() for names in look.target for name in names.split(",")),
         strict=look.strict,
     )

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from shardtools.datasets import _unpack
+from shardtools.datasets._ahead import samples_ahead
 from shardtools.datasets._mds_index import IndexEntry
 from shardtools.errors import DamagedShardError, UsageError
 from shardtools.formats import MEMBER_ENCODINGS, Audit, Fault, ShardFormat, StoredSample
 from shardtools.manifest import Manifest
+from shardtools.places import Listing
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 
@@ -44,6 +46,8 @@ class Shard:
     """What ``index.json`` says, for MDS; None where a shard was named by itself and no index beside it names it."""
     is_keyless: bool = False
     """No column holds the keys: samples are named ``{shard:05d}/{row:08d}``."""
+    split: str = ""
+    """Which split it belongs to; empty where the dataset has none."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,20 @@ class Dataset:
     """None for a foreign dataset."""
     problems: tuple[Problem, ...] = ()
     is_selection: bool = False
-    """Its shards were named one by one or by a pattern: what else lies beside them is none of it."""
+    """Its shards were named one by one, by a pattern or by their split: what else lies beside them is none of it."""
+    split: str | None = None
+    """The split that was asked for, whose shards alone are here; None: those of all."""
 
     @property
     def storage(self) -> Storage:
         return open_storage(self.uri)
+
+    def listing(self) -> Listing:
+        """The files that are there, of a selection those alone that it names."""
+        if not self.is_selection:
+            return Listing(self.storage)
+        files = (file.name for shard in self.shards if shard.entry is not None for file in shard.entry.files)
+        return Listing(self.storage, only=[*(shard.name for shard in self.shards), *files])
 
     @property
     def num_samples(self) -> int | None:
@@ -79,8 +92,14 @@ class Dataset:
         return _unpack.held(self.storage, shard.name)
 
     def stored_file(self, name: str) -> memoryview:
-        """Any file of the dataset, mapped. Raises StorageError if it is not there or no regular file."""
+        """Any file of the dataset, mapped; from elsewhere a copy. Raises StorageError if it is not there or no regular file."""
         return _unpack.mapped(self.storage, name)
+
+    def part_of(self, name: str, begin: int, end: int) -> bytes:
+        """Bytes of any file of the dataset. Raises StorageError if it is not there or ends before ``end``."""
+        part = bytearray(end - begin)
+        self.storage.read_into(name, memoryview(part), begin)
+        return bytes(part)
 
     def unpacked(self, shard: Shard, stored: memoryview) -> memoryview:
         """The shard's uncompressed bytes, on disk and mapped where they are not the stored ones.
@@ -96,11 +115,19 @@ class Dataset:
         _unpack.unpack_into(file, shard.name, shard.compression, stored, None if shard.entry is None else shard.entry.raw.num_bytes)
 
     def samples(self, shard: Shard) -> Iterator[StoredSample]:
-        """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError."""
+        """Every sample of a shard, in order, strictly parsed. Raises what ``stored`` and ``unpacked`` do, and DamagedShardError.
+
+        Of an uncompressed shard that lies elsewhere little more is read than the samples that are taken.
+        """
         try:
-            yield from self.named(shard, shard.format.stored_samples(self.unpacked(shard, self.stored_file(shard.name))))
+            yield from self.named(shard, self._parsed(shard))
         except DamagedShardError as damage:
             raise DamagedShardError(f"the shard {shard.name} is damaged: {damage.message}; restore it", damage.offset) from None
+
+    def _parsed(self, shard: Shard) -> Iterator[StoredSample]:
+        if self.storage.is_local or shard.compression is not None:
+            return shard.format.stored_samples(self.unpacked(shard, self.stored_file(shard.name)))
+        return samples_ahead(self.storage, shard.name, shard.format)
 
     def salvaged(self, shard: Shard, raw: memoryview) -> Iterator[StoredSample]:
         """Every sample that can be read of an uncompressed shard, in order; faults are passed over."""

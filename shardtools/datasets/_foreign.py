@@ -12,6 +12,7 @@ from shardtools.datasets._numbering import number_gaps
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME, ShardFormat
 from shardtools.manifest import MANIFEST_NAME
+from shardtools.places import Listing, at_once, join, split
 from shardtools.sample import Field
 from shardtools.storage import Storage
 from shardtools.units import plural
@@ -28,22 +29,23 @@ def foreign_dataset(storage: Storage, folder: str = "") -> Dataset | None:
     """
     prefix = folder + "/" if folder else ""
     text = storage.get(prefix + MDS_INDEX_NAME)
+    listing = Listing(storage, folder)
     if text is not None and names_shards(text):
-        return indexed(storage, {prefix: parse_index(text)})
-    names = sorted((name for name in storage.names(folder) if _is_visible(name.removeprefix(prefix))), key=os.fsencode)
+        return indexed(storage, listing, {prefix: parse_index(text)})
+    names = sorted((name for name in listing.names() if _is_visible(name.removeprefix(prefix))), key=os.fsencode)
     _refuse_several(storage, folder, names)
     tars = [name for name in names if name.endswith(TAR_SUFFIXES)]
     indices = _nested_indices(storage, names) if text is None else {}
     if tars and indices:
         raise UsageError(
-            f"expected shards of one format in {os.path.join(storage.uri, folder)}, got WDS such as {tars[0]} "
+            f"expected shards of one format in {join(storage.uri, folder)}, got WDS such as {tars[0]} "
             f"and MDS such as {next(iter(indices))}; name the folder of one of them"
         )
     if indices:
-        return indexed(storage, indices)
+        return indexed(storage, listing, indices)
     if tars:
-        return tar_dataset(storage, tars)
-    return None if text is None else indexed(storage, {prefix: parse_index(text)})
+        return tar_dataset(storage, listing, tars)
+    return None if text is None else indexed(storage, listing, {prefix: parse_index(text)})
 
 
 def _refuse_several(storage: Storage, folder: str, names: Sequence[str]) -> None:
@@ -51,14 +53,14 @@ def _refuse_several(storage: Storage, folder: str, names: Sequence[str]) -> None
     manifests = [name for name in names if name.endswith("/" + MANIFEST_NAME)]
     if manifests:
         raise UsageError(
-            f"expected one dataset in {os.path.join(storage.uri, folder)}, got {plural(len(manifests), 'dataset')} in folders below it, "
-            f"such as {os.path.dirname(manifests[0])}; name one of them, or make one of all with shardtools merge"
+            f"expected one dataset in {join(storage.uri, folder)}, got {plural(len(manifests), 'dataset')} in folders below it, "
+            f"such as {split(manifests[0])[0]}; name one of them, or make one of all with shardtools merge"
         )
 
 
-def tar_dataset(storage: Storage, names: Sequence[str]) -> Dataset:
+def tar_dataset(storage: Storage, listing: Listing, names: Sequence[str]) -> Dataset:
     """Tars in the order of ``names``."""
-    shards = tuple(tar_shard(i, name, storage.num_bytes(name)) for i, name in enumerate(names))
+    shards = tuple(tar_shard(i, name, listing.num_bytes(name)) for i, name in enumerate(names))
     problems = tuple(Problem("number-gap", name, detail, False) for name, detail in number_gaps(names))
     return Dataset(storage.uri, "wds", (), shards, None, problems)
 
@@ -68,7 +70,7 @@ def tar_shard(index: int, name: str, num_bytes: int | None = None) -> Shard:
     return Shard(index, name, _wds_format(), num_bytes, None, tar_compression(name))
 
 
-def indexed(storage: Storage, indices: dict[str, Index]) -> Dataset:
+def indexed(storage: Storage, listing: Listing, indices: dict[str, Index]) -> Dataset:
     """MDS by indices, each under the folder (ending in ``/``, empty for the storage itself) that its names begin below."""
     columns: dict[str, str] = {}
     shards: list[Shard] = []
@@ -78,7 +80,7 @@ def indexed(storage: Storage, indices: dict[str, Index]) -> Dataset:
         for entry in index.entries:
             if entry is not None:
                 columns |= entry.columns
-                shards.append(_stored_form(storage, position, entry.below(prefix)))
+                shards.append(_stored_form(listing, position, entry.below(prefix)))
             position += 1
         problems += index_problems(index, prefix)
     fields = tuple(Field(name, columns[name]) for name in sorted(columns))
@@ -106,9 +108,9 @@ def mds_shard(index: int, name: str, columns: dict[str, str], entry: IndexEntry 
     )
 
 
-def _stored_form(storage: Storage, index: int, entry: IndexEntry) -> Shard:
+def _stored_form(listing: Listing, index: int, entry: IndexEntry) -> Shard:
     """The raw file where it is there, else the compressed one: the choice StreamingDataset makes."""
-    is_raw = entry.compressed is None or storage.num_bytes(entry.raw.name) is not None
+    is_raw = entry.compressed is None or listing.num_bytes(entry.raw.name) is not None
     file = entry.raw if is_raw or entry.compressed is None else entry.compressed
     return mds_shard(index, file.name, entry.columns, entry)
 
@@ -116,11 +118,14 @@ def _stored_form(storage: Storage, index: int, entry: IndexEntry) -> Shard:
 def _nested_indices(storage: Storage, names: Sequence[str]) -> dict[str, Index]:
     """By folder, in the order of ``names``. An index below another one was merged into it, and is left out."""
     found: dict[str, Index] = {}
-    ends = [name for name in names if name.endswith("/" + MDS_INDEX_NAME)]
-    for name in sorted(ends, key=lambda name: name.count("/")):
-        folder = name.removesuffix(MDS_INDEX_NAME)
-        if not any(outer in found for outer in _outer_folders(folder)) and names_shards(text := storage.get(name) or b""):
-            found[folder] = parse_index(text)
+    by_depth: dict[int, list[str]] = {}
+    for name in names:
+        if name.endswith("/" + MDS_INDEX_NAME):
+            by_depth.setdefault(name.count("/"), []).append(name.removesuffix(MDS_INDEX_NAME))
+    for _, folders in sorted(by_depth.items()):
+        outermost = [folder for folder in folders if not any(outer in found for outer in _outer_folders(folder))]
+        texts = at_once(storage, storage.get, [folder + MDS_INDEX_NAME for folder in outermost])
+        found |= {folder: parse_index(text) for folder, text in zip(outermost, texts, strict=True) if names_shards(text or b"") and text}
     return dict(sorted(found.items(), key=lambda item: os.fsencode(item[0])))
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import xxhash
 
+from shardtools.datasets._unpack import let_go
+
 _REPORTED_BYTES = 8 << 20
 _XXHASHES = ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128")
 
@@ -16,6 +18,7 @@ def sha256_of(data: memoryview, on_bytes: Callable[[int], None]) -> str:
         block = data[begin : begin + _REPORTED_BYTES]
         digest.update(block)
         on_bytes(len(block))
+        let_go(data)
     return digest.hexdigest()
 
 

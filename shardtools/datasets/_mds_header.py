@@ -3,12 +3,12 @@
 Source: github.com/mosaicml/streaming, streaming/base/format/mds/writer.py (0.13.0).
 """
 
+import io
 import json
-from typing import Any
+from typing import Any, Protocol
 
 import zstandard
 
-from shardtools.datasets import _unpack
 from shardtools.errors import ShardtoolsError
 from shardtools.storage import Storage
 
@@ -16,26 +16,24 @@ _MAX_CONFIG_BYTES = 16 << 20
 _BLOCK_BYTES = 1 << 20
 
 
+class _Reader(Protocol):
+    def read(self, num_bytes: int, /) -> bytes: ...
+
+
 def header_columns(storage: Storage, name: str, compression: str | None) -> dict[str, str]:
     """Encodings by column name; empty where they cannot be read: whoever then reads the shard is told why."""
     try:
-        stored = _unpack.mapped(storage, name)
-        if compression is None:
-            return _columns(stored)
-        if compression != "zstd":
+        if compression not in (None, "zstd"):
             return {}
-        reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
-        return _unpacked_columns(reader)
-    except (ShardtoolsError, zstandard.ZstdError, ValueError, LookupError, TypeError, RecursionError):
+        with io.BufferedReader(storage.open(name), _BLOCK_BYTES) as stored:  # type: ignore[type-var]
+            if compression is None:
+                return _columns(stored)
+            return _columns(zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True))
+    except (ShardtoolsError, OSError, zstandard.ZstdError, ValueError, LookupError, TypeError, RecursionError):
         return {}
 
 
-def _columns(data: memoryview) -> dict[str, str]:
-    begin, end = _config_bounds(data[:8])
-    return _parsed(bytes(data[begin:end]))
-
-
-def _unpacked_columns(reader: zstandard.ZstdDecompressionReader) -> dict[str, str]:
+def _columns(reader: _Reader) -> dict[str, str]:
     """Passes over the offsets piece by piece: a hostile shard may declare more of them than memory holds."""
     begin, end = _config_bounds(reader.read(8))
     position = 8
@@ -44,7 +42,7 @@ def _unpacked_columns(reader: zstandard.ZstdDecompressionReader) -> dict[str, st
     return _parsed(reader.read(end - begin))
 
 
-def _config_bounds(head: memoryview | bytes) -> tuple[int, int]:
+def _config_bounds(head: bytes) -> tuple[int, int]:
     """Where the configuration lies: after the offsets, before the first sample. Raises ValueError where no sound shard has it."""
     begin, end = 8 + 4 * int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
     if not 0 < end - begin <= _MAX_CONFIG_BYTES:

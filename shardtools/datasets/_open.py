@@ -1,7 +1,7 @@
 """What kind of dataset a folder holds, and which shards it is made of."""
 
 import dataclasses
-import os
+import re
 from dataclasses import replace
 
 from shardtools import plugins
@@ -11,13 +11,15 @@ from shardtools.datasets._mds_index import Index, IndexEntry, parse_index
 from shardtools.datasets._names import is_pattern, is_shard_name
 from shardtools.datasets._selection import file_dataset, selected_dataset
 from shardtools.errors import UsageError
-from shardtools.formats import MDS_INDEX_NAME, ShardFormat
+from shardtools.formats import MDS_INDEX_NAME, ShardFormat, index_place
 from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, FileEntry, Manifest, ManifestError, ShardEntry
+from shardtools.places import at_once, is_file, is_folder, is_there
 from shardtools.sample import Field
 from shardtools.storage import Storage, is_safe_name, open_storage
 
 MDS_SUFFIX = ".mds"
 _PLAN_NAME = f"{BUILD_FOLDER}/plan"
+_SHARE = re.compile(r"[0-9]?\.?[0-9]{1,20}(?:E-[0-9]{1,2})?")
 
 
 def survey_dataset(uri: str) -> Dataset:
@@ -26,11 +28,10 @@ def survey_dataset(uri: str) -> Dataset:
     ``uri`` is a folder, one shard file, or a pattern of shards or folders: brace lists, wildcards, several joined by ``::``.
     What is there by that very name is no pattern.
     """
-    path = uri.removeprefix("file://")
-    if is_pattern(path) and not os.path.lexists(path):
+    if is_pattern(uri) and not is_there(uri):
         return selected_dataset(uri)
     storage = open_storage(uri)
-    if os.path.isfile(storage.uri) and is_shard_name(storage.uri):
+    if is_shard_name(storage.uri) and is_file(storage.uri):
         return file_dataset(storage.uri)
     _refuse_no_folder(storage)
     text = storage.get(MANIFEST_NAME)
@@ -52,8 +53,8 @@ def survey_dataset(uri: str) -> Dataset:
 
 
 def _refuse_no_folder(storage: Storage) -> None:
-    if not os.path.isdir(storage.uri):
-        got = "a file that is neither" if os.path.exists(storage.uri) else "nothing of that name"
+    if not is_folder(storage.uri):
+        got = "a file that is neither" if is_there(storage.uri) else "nothing of that name"
         raise UsageError(f"expected the folder of a dataset, or a shard (.tar, .tar.gz, .tgz, .mds), at {storage.uri}, got {got}")
 
 
@@ -63,7 +64,7 @@ def _no_dataset(storage: Storage) -> UsageError:
             f"expected a dataset in {storage.uri}, got an unfinished build of one; run the same pack command again, "
             "it goes on where it stopped"
         )
-    lonely = next((name for name in storage.names() if MDS_SUFFIX in os.path.basename(name)), None)
+    lonely = next((name for name in storage.names() if MDS_SUFFIX in name.rpartition("/")[2]), None)
     if lonely is not None:
         return UsageError(
             f"expected {MDS_INDEX_NAME} beside MDS shards such as {lonely} in {storage.uri}, got none; shardtools index makes it anew"
@@ -80,14 +81,27 @@ def _refuse_wrong_types(manifest: Manifest) -> None:
     texts = [manifest.plan_digest, *manifest.names(), *(file.sha256 for file in files)]
     counts = [file.num_bytes for file in files]
     for shard in manifest.shards:
-        texts += shard.field_sets
+        texts += [shard.split, *shard.field_sets]
         counts += [shard.num_samples, *shard.field_sets.values()]
     if not all(type(text) is str for text in texts) or not all(type(count) is int and count >= 0 for count in counts):
         raise TypeError("a name, digest, size or count is of another type")
     ledger = manifest.ledger
-    numbers = [ledger.num_written, ledger.num_filtered, *ledger.rejects.values()]
+    numbers = [ledger.num_written, ledger.num_filtered, *ledger.rejects.values(), *ledger.filters.values()]
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise TypeError("a number of the ledger is of another type, or negative")
+    _refuse_wrong_recipe(manifest)
+
+
+def _refuse_wrong_recipe(manifest: Manifest) -> None:
+    """The same of what readers use of the recipe: which transforms there are, and the rule of the splits."""
+    selection = manifest.selection
+    if not all(type(name) is str and is_safe_name(name) for name in manifest.splits):
+        raise TypeError("a split has no name that a folder could have")
+    # Of a share with a large exponent, the number alone would take all memory.
+    if not all(type(share) is str and _SHARE.fullmatch(share) for _, share in selection.split):
+        raise TypeError("a split has no share that pack would write")
+    if not all(type(text) is str for text in (selection.group_by or "", *(one["name"] for one in manifest.transforms))):
+        raise TypeError("a field or a transform has no name")
 
 
 def _published(storage: Storage, manifest: Manifest) -> Dataset:
@@ -100,8 +114,8 @@ def _published(storage: Storage, manifest: Manifest) -> Dataset:
     key_column = shard_format.key_name
     if key_column is not None:
         fields = sorted([*fields, Field(key_column, "str")], key=lambda field: field.name)
-    index = _read_index(storage) if shard_format.index_name == MDS_INDEX_NAME else None
-    entries = index.entries if index is not None else ()
+    indices = _read_indices(storage, manifest) if shard_format.index_name is not None else {}
+    entries = _entries(indices, manifest)
     shards = tuple(
         Shard(
             index=i,
@@ -109,15 +123,35 @@ def _published(storage: Storage, manifest: Manifest) -> Dataset:
             format=shard_format,
             num_bytes=shard.num_bytes,
             num_samples=shard.num_samples,
-            compression=_compression(shard.name, shard_format, entries[i] if i < len(entries) else None),
-            entry=entries[i] if i < len(entries) else None,
+            compression=_compression(shard.name, shard_format, entries[i]),
+            entry=entries[i],
             is_keyless=shard_format.index_name is not None and key_column is None,
+            split=shard.split,
         )
         for i, shard in enumerate(manifest.shards)
         if is_safe_name(shard.name)
     )
-    problems = _manifest_problems(manifest) + (index_problems(index) if index is not None else [])
+    problems = _manifest_problems(manifest)
+    problems += [problem for split, index in indices.items() for problem in index_problems(index, _folder(split))]
     return Dataset(storage.uri, manifest.format_name, tuple(fields), shards, manifest, tuple(problems))
+
+
+def _folder(split: str) -> str:
+    return f"{split}/" if split else ""
+
+
+def _read_indices(storage: Storage, manifest: Manifest) -> dict[str, Index]:
+    """The index of each split that has one; without splits under the empty name."""
+    splits = list(dict.fromkeys(shard.split for shard in manifest.shards))
+    texts = at_once(storage, storage.get, map(index_place, splits))
+    return {split: parse_index(text) for split, text in zip(splits, texts, strict=True) if text is not None}
+
+
+def _entries(indices: dict[str, Index], manifest: Manifest) -> list[IndexEntry | None]:
+    """What the indices say of each shard of the manifest: entries stand in the order of the split's shards."""
+    left = {split: iter(index.entries) for split, index in indices.items()}
+    found = [next(left[shard.split], None) if shard.split in left else None for shard in manifest.shards]
+    return [None if entry is None else entry.below(_folder(shard.split)) for entry, shard in zip(found, manifest.shards, strict=True)]
 
 
 def _compression(name: str, shard_format: ShardFormat, entry: IndexEntry | None) -> str | None:
@@ -134,8 +168,3 @@ def _compression(name: str, shard_format: ShardFormat, entry: IndexEntry | None)
 def _manifest_problems(manifest: Manifest) -> list[Problem]:
     detail = "expected the name of a file below the dataset's folder"
     return [Problem("unsafe-name", MANIFEST_NAME, f"{detail}, got {name!r}", True) for name in manifest.names() if not is_safe_name(name)]
-
-
-def _read_index(storage: Storage) -> Index | None:
-    text = storage.get(MDS_INDEX_NAME)
-    return None if text is None else parse_index(text)

@@ -1,19 +1,19 @@
 """Datasets named by their shards: one file, a brace list, wildcards, several of them joined by ``::`` as WebDataset has it."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from shardtools.datasets import _wildcards
 from shardtools.datasets._braces import count_braces, expand_braces
-from shardtools.datasets._dataset import Dataset, Problem, Shard
+from shardtools.datasets._dataset import Dataset, Problem
 from shardtools.datasets._foreign import foreign_dataset, mds_shard, tar_dataset
 from shardtools.datasets._mds_header import header_columns
 from shardtools.datasets._mds_index import IndexEntry, parse_index
 from shardtools.datasets._names import TAR_SUFFIXES, is_shard_name, mds_compression
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME
+from shardtools.places import Listing, at_once, below, common_folder, is_folder, is_here, is_there, place_of, split
 from shardtools.sample import Field
 from shardtools.storage import Storage, open_storage
 from shardtools.units import plural
@@ -23,15 +23,15 @@ _SCHEME = "file://"
 
 
 class _Named(NamedTuple):
-    path: str
-    """Absolute."""
+    place: str
+    is_folder: bool
     is_literal: bool
     """Written out, if need be by braces; then it must be there."""
 
 
-def file_dataset(path: str) -> Dataset:
+def file_dataset(place: str) -> Dataset:
     """The dataset of one shard file."""
-    return _dataset_of(path, [path])
+    return _dataset_of(place, [place])
 
 
 def selected_dataset(pattern: str) -> Dataset:
@@ -42,16 +42,33 @@ def selected_dataset(pattern: str) -> Dataset:
     """
     named = list(_limited(pattern))
     for one in named:
-        if one.is_literal and not is_shard_name(one.path) and not os.path.isdir(one.path):
-            got = "a file of another kind" if os.path.lexists(one.path) else "nothing of that name"
-            raise UsageError(f"expected shards or folders of them by {pattern}, got {one.path}, which is {got}; mend the pattern")
-    shards = [one.path for one in named if is_shard_name(one.path) and not os.path.isdir(one.path)]
-    folders = [one.path for one in named if (one.is_literal or not shards) and os.path.isdir(one.path)]
+        if one.is_literal and not one.is_folder and not is_shard_name(one.place):
+            got = "a file of another kind" if is_there(one.place) else "nothing of that name"
+            raise UsageError(f"expected shards or folders of them by {pattern}, got {one.place}, which is {got}; mend the pattern")
+    shards = [one.place for one in named if is_shard_name(one.place) and not one.is_folder]
+    folders = [one.place for one in named if (one.is_literal or not shards) and one.is_folder]
     if not shards and not folders:
         raise UsageError(f"expected shards (.tar, .tar.gz, .tgz, .mds) by {pattern}, got other files only; mend the pattern")
-    if not folders and not any(os.path.lexists(path) for path in shards):
+    if folders:
+        return _with_folders(pattern, shards, folders)
+    dataset = _dataset_of(pattern, shards)
+    if not _is_any_there(dataset, shards):
         raise UsageError(f"expected the {plural(len(shards), 'shard')} that {pattern} names, got none of them; mend the pattern")
-    return _with_folders(pattern, shards, folders) if folders else _dataset_of(pattern, shards)
+    return dataset
+
+
+def named_dataset(places: Sequence[str]) -> Dataset:
+    """The shards at these places, in this order; what is not there is a problem of the dataset. Raises UsageError for two formats."""
+    return _dataset_of(", ".join(places[:2]) + (", ..." if len(places) > 2 else ""), places)
+
+
+def _is_any_there(dataset: Dataset, places: Sequence[str]) -> bool:
+    if any(shard.entry is None and shard.num_bytes is not None for shard in dataset.shards):
+        return True
+    if is_here(dataset.uri):
+        return any(map(is_there, places))  # a link to nothing is something
+    listing = dataset.listing()
+    return any(listing.num_bytes(shard.name) is not None for shard in dataset.shards)
 
 
 def _limited(pattern: str) -> Iterator[_Named]:
@@ -60,7 +77,7 @@ def _limited(pattern: str) -> Iterator[_Named]:
     if sum(_num_named(pattern, piece) for piece in pieces) > _MAX_SHARDS:
         raise _too_many(pattern)
     texts = (text for piece in pieces for text in expand_braces(piece.removeprefix(_SCHEME)))
-    named = (one for text in texts for one in _paths(pattern, text))
+    named = (one for text in texts for one in _places(pattern, text))
     for i, one in enumerate(named):
         if i == _MAX_SHARDS:
             raise _too_many(pattern)
@@ -83,54 +100,51 @@ def _too_many(pattern: str) -> UsageError:
     return UsageError(f"expected at most {_MAX_SHARDS:,} shards, got more by {pattern}; correct its ranges")
 
 
-def _paths(pattern: str, text: str) -> Iterator[_Named]:
-    path = os.path.abspath(text)
-    if not _wildcards.has_wildcards(text) or os.path.lexists(path):
-        yield _Named(path, True)
+def _places(pattern: str, text: str) -> Iterator[_Named]:
+    place = place_of(text)
+    if not _wildcards.has_wildcards(text) or is_there(place):
+        # An object has a name of its own whatever begins with it, and to look for more would be a request for each shard.
+        yield _Named(place, is_folder(place) if is_here(place) or not is_shard_name(place) else False, True)
         return
-    found = _wildcards.matches(path)
+    found = _wildcards.matches(place)
     if not found:
         raise UsageError(f"expected shards by {text}, got no file of such a name; mend the pattern {pattern}")
     for match in found:
-        yield _Named(match, False)
+        yield _Named(match.place, match.is_folder, False)
 
 
-def _dataset_of(pattern: str, paths: Sequence[str]) -> Dataset:
-    root = os.path.commonpath({os.path.dirname(path) for path in paths})
+def _dataset_of(pattern: str, places: Sequence[str]) -> Dataset:
+    root = common_folder(split(place)[0] for place in places)
     storage = open_storage(root)
-    names = [_below(root, path) for path in paths]
+    names = [below(root, place) for place in places]
     are_tars = {name.endswith(TAR_SUFFIXES) for name in names}
     if len(are_tars) > 1:
         raise UsageError(f"expected shards of one format by {pattern}, got .tar and .mds files; name those of one format")
-    dataset = tar_dataset(storage, names) if are_tars == {True} else _mds_files(storage, names)
+    listing = Listing(storage, only=names)
+    dataset = tar_dataset(storage, listing, names) if are_tars == {True} else _mds_files(storage, listing, names)
     missing = [shard.name for shard in dataset.shards if shard.entry is None and shard.num_bytes is None]
     detail = f"expected the shard, which {pattern} names, got no file"
     gaps = dataset.problems if not missing else ()  # a list that names what is missing needs no guess
     return replace(dataset, problems=(*gaps, *(Problem("missing-file", name, detail, False) for name in missing)), is_selection=True)
 
 
-def _mds_files(storage: Storage, names: Sequence[str]) -> Dataset:
+def _mds_files(storage: Storage, listing: Listing, names: Sequence[str]) -> Dataset:
     """Each by the index in its folder, where one names it, else by its own header."""
-    columns: dict[str, str] = {}
+    entries: dict[str, IndexEntry] = {}
+    for folder in dict.fromkeys(name[: name.rfind("/") + 1] for name in names):
+        entries |= _entries_by_name(storage, folder)
+    columns = {name: entries[name].columns for name in names if name in entries}
+    unknown = [name for name in names if name not in entries and listing.num_bytes(name) is not None]
+    columns |= zip(unknown, at_once(storage, lambda name: header_columns(storage, name, mds_compression(name)), unknown), strict=True)
     shards = []
-    known: dict[str, dict[str, IndexEntry]] = {}
     for i, name in enumerate(names):
-        folder = name[: name.rfind("/") + 1]
-        if folder not in known:
-            known[folder] = _entries_by_name(storage, folder)
-        entry = known[folder].get(name)
-        shard = mds_shard(i, name, entry.columns, entry) if entry is not None else _self_described(storage, i, name, columns)
+        shard = mds_shard(i, name, columns.get(name, {}), entries.get(name))
+        if shard.entry is None:
+            shard = replace(shard, num_bytes=listing.num_bytes(name), compression=mds_compression(name))
         shards.append(shard)
-        columns |= entry.columns if entry is not None else {}
-    fields = tuple(Field(name, columns[name]) for name in sorted(columns))
+    every = {column: encoding for name in names for column, encoding in columns.get(name, {}).items()}
+    fields = tuple(Field(column, every[column]) for column in sorted(every))
     return Dataset(storage.uri, "mds", fields, tuple(shards), None)
-
-
-def _self_described(storage: Storage, index: int, name: str, columns: dict[str, str]) -> Shard:
-    compression = mds_compression(name)
-    own = header_columns(storage, name, compression)
-    columns |= own
-    return replace(mds_shard(index, name, own, None), num_bytes=storage.num_bytes(name), compression=compression)
 
 
 def _entries_by_name(storage: Storage, folder: str) -> dict[str, IndexEntry]:
@@ -145,11 +159,11 @@ def _entries_by_name(storage: Storage, folder: str) -> dict[str, IndexEntry]:
 
 def _with_folders(pattern: str, shards: Sequence[str], folders: Sequence[str]) -> Dataset:
     """Folders, each read as what it is, one after the other; shards named beside them come first."""
-    root = os.path.commonpath([*folders, *map(os.path.dirname, shards)])
+    root = common_folder([*folders, *(split(shard)[0] for shard in shards)])
     storage = open_storage(root)
     parts = [_moved(_dataset_of(pattern, shards), root)] if shards else []
     for folder in folders:
-        part = foreign_dataset(storage, _below(root, folder))
+        part = foreign_dataset(storage, below(root, folder))
         if part is None:
             raise UsageError(f"expected shards in every folder that {pattern} names, got none in {folder}; mend the pattern")
         parts.append(part)
@@ -172,15 +186,10 @@ def _moved(dataset: Dataset, root: str) -> Dataset:
     """The same dataset with names that begin at ``root``, a folder above its own."""
     if dataset.uri == root:
         return dataset
-    prefix = _below(root, dataset.uri) + "/"
+    prefix = below(root, dataset.uri) + "/"
     shards = [
         replace(shard, name=prefix + shard.name, entry=None if shard.entry is None else shard.entry.below(prefix))
         for shard in dataset.shards
     ]
     problems = [replace(problem, name=prefix + problem.name) for problem in dataset.problems]
     return replace(dataset, uri=root, shards=tuple(shards), problems=tuple(problems))
-
-
-def _below(root: str, path: str) -> str:
-    """The path as a name below the folder ``root``; empty for the folder itself."""
-    return path[len(root) :].lstrip("/")

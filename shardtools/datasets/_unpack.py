@@ -1,4 +1,4 @@
-"""Shard files as memory: mapped, and unpacked to an unnamed file first where they are compressed."""
+"""Shard files as memory: held, or mapped; in an unnamed file first where they are compressed, or large and elsewhere."""
 
 import gzip
 import io
@@ -16,12 +16,16 @@ from shardtools.storage import Storage
 from shardtools.units import format_bytes, plural
 
 MAX_HELD_BYTES = 256 << 20
-"""Larger files are mapped."""
+"""Larger files are mapped, or copied here and then mapped."""
 _BLOCK_BYTES = 1 << 20
 # What grows more than this is taken for a bomb. A gzip stream does not say how long it is, and an index may say anything.
 _MAX_GZIP_RATIO = 200
 _MAX_ZSTD_RATIO = 2000
 _MIN_LIMIT_BYTES = 64 << 20
+
+
+class FileMap(mmap.mmap):
+    """A whole file, read on demand."""
 
 
 class _Reader(Protocol):
@@ -36,38 +40,48 @@ def held(storage: Storage, name: str) -> memoryview:
     num_bytes = storage.num_bytes(name)
     if not num_bytes or num_bytes > MAX_HELD_BYTES:
         return mapped(storage, name)
+    view = room(num_bytes)
+    try:
+        storage.read_into(name, view)
+    except StorageError:
+        num_left = storage.num_bytes(name)
+        if num_left is not None and num_left < num_bytes:
+            raise DamagedShardError("the file became shorter while it was read", num_left) from None
+        raise
+    return view.toreadonly()
+
+
+def room(num_bytes: int) -> memoryview:
+    """So many zeros to be written over; slices of what it views are bytes."""
     buffer = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError, AttributeError):  # only some systems have them
         # Pages of 4 KiB, cleared one by one, would take as long as the bytes.
         buffer.madvise(mmap.MADV_HUGEPAGE)
-    view = memoryview(buffer)
-    path = storage.local_path(name)
-    position = 0
-    try:
-        with open(path, "rb", buffering=0) as file:
-            while position < num_bytes:
-                taken = file.readinto(view[position:])
-                if not taken:
-                    raise DamagedShardError("the file became shorter while it was read", position)
-                position += taken
-    except OSError as error:
-        raise StorageError(f"could not read {path}: {error.strerror}; check its permissions and the disk") from error
-    return view.toreadonly()
+    return memoryview(buffer)
 
 
 def mapped(storage: Storage, name: str) -> memoryview:
-    """The file's bytes, read on demand: a file that is cut meanwhile ends the process.
+    """The file's bytes, read on demand: a file that is cut meanwhile ends the process. From elsewhere they are copied first.
 
     Raises StorageError if it is not there or is no regular file.
     """
     if storage.num_bytes(name) is None:
         raise StorageError(f"expected the file {name} in {storage.uri}, got none; restore it")
+    if not storage.is_local:
+        return _copied(storage, name)
     path = storage.local_path(name)
     try:
         with open(path, "rb") as file:
-            return _map(file)
+            return map_file(file)
     except OSError as error:
         raise StorageError(f"could not read {path}: {error.strerror}; check its permissions and the disk") from error
+
+
+def _copied(storage: Storage, name: str) -> memoryview:
+    with storage.open(name) as source, tempfile.TemporaryFile() as file:
+        while block := source.read(_BLOCK_BYTES):
+            write_temporary(file, block)
+        return map_file(file)
 
 
 def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: int | None) -> memoryview:
@@ -76,8 +90,7 @@ def unpacked(name: str, compression: str | None, stored: memoryview, raw_bytes: 
         return stored
     with tempfile.TemporaryFile() as file:
         unpack_into(file, name, compression, stored, raw_bytes)
-        file.flush()
-        return _map(file)
+        return map_file(file)
 
 
 def unpack_into(file: IO[bytes], name: str, compression: str, stored: memoryview, raw_bytes: int | None) -> None:
@@ -132,19 +145,28 @@ def _copy(reader: _Reader, file: IO[bytes], limit: int, promise: str) -> int:
         num_bytes += len(block)
         if num_bytes > limit:
             raise DamagedShardError(f"{promise}, but more comes out of it", limit)
-        _write(file, block)
+        write_temporary(file, block)
 
 
-def _write(file: IO[bytes], block: bytes) -> None:
+def write_temporary(file: IO[bytes], block: bytes) -> None:
+    """Raises StorageError where there is no room left."""
     try:
         file.write(block)
+        file.flush()
     except OSError as error:
         place = tempfile.gettempdir()
-        raise StorageError(f"could not unpack a shard into {place}: {error.strerror}; free some space or set TMPDIR") from error
+        raise StorageError(f"could not write a shard to {place}: {error.strerror}; free some space or set TMPDIR") from error
 
 
-def _map(file: IO[bytes]) -> memoryview:
+def map_file(file: IO[bytes]) -> memoryview:
+    """Its bytes, read on demand, also after it is closed."""
     file.seek(0, io.SEEK_END)
     if file.tell() == 0:
         return memoryview(b"")
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return memoryview(FileMap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def let_go(view: memoryview) -> None:
+    """Give the memory of a mapped file back to the system; what is looked at again is read again."""
+    if isinstance(view.obj, FileMap) and hasattr(mmap, "MADV_DONTNEED"):
+        view.obj.madvise(mmap.MADV_DONTNEED)

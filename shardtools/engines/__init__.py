@@ -1,5 +1,6 @@
 """Who runs the partitions. An engine knows nothing of samples: it runs a task on items and passes events on."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +25,12 @@ def ignore_result(result: Any) -> None:
     """For tasks that leave their result at the destination."""
 
 
+def num_cores() -> int:
+    """The cores this process may use; all of the machine's where the system cannot say."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 class Task(Protocol):
     """Work on one item. Importable and picklable, so that another process or host can run it; safe to run twice.
 
@@ -38,6 +45,10 @@ class Engine(Protocol):
 
     Entered before planning, so that it can warm up meanwhile: ``with engine as live: live.run(...); live.run(...)``.
     """
+
+    @property
+    def spans_machines(self) -> bool:
+        """Tasks may run on other machines, which need not see the same files or have the same environment."""
 
     def __enter__(self) -> "Engine":
         """What runs tasks until the context is left; itself where nothing has to be started."""

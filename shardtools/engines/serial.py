@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from shardtools.engines import OnResult, Report, Task, ignore_result
 
@@ -10,6 +10,8 @@ from shardtools.engines import OnResult, Report, Task, ignore_result
 @dataclass(frozen=True)
 class Serial:
     """The engine to debug with, and the one every other must equal."""
+
+    spans_machines: ClassVar[bool] = False
 
     def __enter__(self) -> "Serial":
         return self

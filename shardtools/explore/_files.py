@@ -4,6 +4,7 @@ import os
 import secrets
 import stat
 import unicodedata
+from contextlib import suppress
 from hashlib import blake2b
 
 from shardtools.datasets import is_safe_name
@@ -17,6 +18,8 @@ class ExtractFolder:
 
     def __init__(self, root: str, folds_case: bool | None) -> None:
         """``folds_case``: whether names that differ only by case are one file there; None: found out by trying."""
+        if "://" in root:
+            raise UsageError(f"expected a folder of this machine to extract to, got {root}; extract here, and copy the files there")
         self._root = os.path.abspath(root)
         if os.path.lexists(self._root) and not os.path.isdir(self._root):
             raise UsageError(f"expected a folder to extract to, got {root}, which is a file")
@@ -86,14 +89,17 @@ class ExtractFolder:
 
 
 def _write_new(path: str, data: bytes | memoryview) -> None:
-    """Under another name first, so that a run that is cut short leaves no half of a file."""
-    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+    """Under another name first, so that a run that is cut short leaves no half of a file, and what it leaves the next one takes away."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp")
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)
     try:
         with open(temporary, "xb") as file:
             file.write(data)
         os.rename(temporary, path)
     except BaseException:
-        if os.path.lexists(temporary):
+        with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
 

@@ -1,16 +1,20 @@
 """What a dataset is, as plain data: counts, sizes, schema, and where it came from."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from shardtools.datasets import Dataset
 from shardtools.formats import joined_names, split_names
+from shardtools.manifest import Manifest
+from shardtools.places import is_here
 from shardtools.units import format_bytes, plural
 
 SCAN_SAMPLES = 1000
 """How many samples of a foreign WDS dataset are looked at to learn its fields."""
+_SCAN_BYTES = 8 << 20
+"""How much of their values is fetched for that from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,22 @@ class FieldSummary:
 
     def as_json(self) -> dict[str, Any]:
         return {"name": self.name, "encoding": self.encoding, "samples": self.num_samples}
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """What one split holds."""
+
+    name: str
+    num_shards: int
+    num_samples: int
+    num_bytes: int
+
+    def as_json(self) -> dict[str, int]:
+        return {"shards": self.num_shards, "samples": self.num_samples, "bytes": self.num_bytes}
+
+    def text(self, noun: str) -> str:
+        return f"{plural(self.num_samples, noun)} in {plural(self.num_shards, 'shard')}, {format_bytes(self.num_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -48,9 +68,13 @@ class Description:
     """How many samples that counts; below ``num_samples`` where only the first were looked at."""
     plan_digest: str | None
     ledger: dict[str, Any] | None
-    """Samples read, written, rejected and filtered, and rejects by reason."""
+    """Samples read, written, rejected and filtered, and rejects by reason; of the whole dataset."""
     recipe: dict[str, Any] | None
     """The source's name and options, the shard limit, the shuffle seed, the format's options."""
+    splits: tuple[SplitSummary, ...] = ()
+    """In order; none for a dataset without, and for one that is a split itself."""
+    split: str | None = None
+    """The split that is described; None: the whole dataset."""
 
     @property
     def mean_sample_bytes(self) -> float | None:
@@ -74,6 +98,8 @@ class Description:
             "plan": self.plan_digest,
             "ledger": self.ledger,
             "recipe": self.recipe,
+            **({"splits": {split.name: split.as_json() for split in self.splits}} if self.splits else {}),
+            **({"split": self.split} if self.split is not None else {}),
         }
 
     @property
@@ -86,15 +112,16 @@ class Description:
         sizes = f"{format_bytes(self.smallest_shard_bytes)} to {format_bytes(self.largest_shard_bytes)}"
         mean = self.mean_sample_bytes
         rows = [
-            ("dataset", self.uri),
+            ("dataset", self.uri + ("" if self.split is None else f", split {self.split}")),
             ("format", self.format_name + ("" if self.is_published else ", not published by shardtools (no manifest)")),
             ("shards", f"{self.num_shards:,}" + (f" of {sizes}" if self.num_shards else "")),
             (f"{self.stored_noun}s", "not recorded" if self.num_samples is None else f"{self.num_samples:,}"),
             ("size", format_bytes(self.num_bytes) + ("" if mean is None else f", {format_bytes(mean)} a {self.stored_noun}")),
         ]
+        rows += [(f"split {split.name}", split.text(self.stored_noun)) for split in self.splits]
         rows += [(f"field {field.name}", self._field_text(field)) for field in self.fields]
         if self.ledger is not None:
-            rows.append(("ledger", _ledger_text(self.ledger)))
+            rows.append(("ledger" if self.split is None else "ledger of all splits", _ledger_text(self.ledger)))
         if self.recipe is not None:
             rows.append(("source", str(self.recipe["source"]["name"])))
         if self.plan_digest is not None:
@@ -110,11 +137,10 @@ class Description:
 
 def describe(dataset: Dataset) -> Description:
     """The dataset's description. Opens no shard, except the first of a foreign WDS dataset, to learn its fields."""
-    sizes = [num_bytes for shard in dataset.shards if (num_bytes := dataset.storage.num_bytes(shard.name)) is not None]
-    field_sets = _field_sets(dataset)
-    num_samples = dataset.num_samples
-    if dataset.manifest is None and dataset.format_name == "wds" and field_sets.total() < SCAN_SAMPLES and len(dataset.shards) == 1:
-        num_samples = field_sets.total()
+    listing = dataset.listing()
+    sizes = [num_bytes for shard in dataset.shards if (num_bytes := listing.num_bytes(shard.name)) is not None]
+    field_sets, is_whole = _field_sets(dataset)
+    num_samples = field_sets.total() if dataset.num_samples is None and is_whole and len(dataset.shards) == 1 else dataset.num_samples
     manifest = dataset.manifest
     return Description(
         uri=dataset.uri,
@@ -131,21 +157,41 @@ def describe(dataset: Dataset) -> Description:
         plan_digest=None if manifest is None else manifest.plan_digest,
         ledger=None if manifest is None else manifest.ledger.as_json(),
         recipe=None if manifest is None else {name: value for name, value in manifest.recipe.items() if name != "fields"},
+        splits=() if manifest is None or dataset.split is not None else tuple(_splits(manifest)),
+        split=dataset.split,
     )
 
 
-def _field_sets(dataset: Dataset) -> Counter[str]:
+def _splits(manifest: Manifest) -> Iterator[SplitSummary]:
+    for name in manifest.splits:
+        shards = [shard for shard in manifest.shards if shard.split == name]
+        yield SplitSummary(name, len(shards), sum(one.num_samples for one in shards), sum(one.num_bytes for one in shards))
+
+
+def _field_sets(dataset: Dataset) -> tuple[Counter[str], bool]:
+    """How many samples have which fields, and whether these are all there are."""
     counts: Counter[str] = Counter()
+    if dataset.manifest is None and dataset.format_name == "wds":
+        return _scanned(dataset)
     if dataset.manifest is not None:
-        for entry in dataset.manifest.shards:
-            counts.update(entry.field_sets)
-    elif dataset.format_name == "wds":
-        counts.update(joined_names(sorted(sample.values)) for _, sample in islice(dataset.all_samples(), SCAN_SAMPLES))
+        for shard in dataset.shards:
+            counts.update(dataset.manifest.shards[shard.index].field_sets)
     else:
         for shard in dataset.shards:
             if shard.entry is not None:
                 counts[joined_names(list(shard.entry.columns))] += shard.entry.num_samples
-    return counts
+    return counts, True
+
+
+def _scanned(dataset: Dataset) -> tuple[Counter[str], bool]:
+    counts: Counter[str] = Counter()
+    num_bytes = 0
+    for _, sample in dataset.all_samples():
+        if counts.total() == SCAN_SAMPLES or num_bytes > _SCAN_BYTES:
+            return counts, False
+        counts[joined_names(sorted(sample.values))] += 1
+        num_bytes += 0 if is_here(dataset.uri) else sum(map(len, sample.values.values()))
+    return counts, True
 
 
 def _fields(dataset: Dataset, field_sets: Counter[str]) -> list[FieldSummary]:

@@ -19,8 +19,9 @@ from typing import Any
 from shardtools.datasets import Dataset, Shard
 from shardtools.errors import DamagedShardError, UsageError
 from shardtools.explore._files import ExtractFolder
-from shardtools.explore.show import COMPARED_KEYS, near_keys
+from shardtools.explore.show import COMPARED_KEYS, key_forms, near_keys
 from shardtools.formats import StoredSample
+from shardtools.sample import brief
 from shardtools.units import plural
 
 _EXTENSIONS = {
@@ -73,7 +74,7 @@ def extract(dataset: Dataset, out: str, options: ExtractOptions = ExtractOptions
     lead out of ``out``; UsageError, after all others are written, for a key that is not there.
     """
     folder = ExtractFolder(out, options.folds_case)
-    wanted = None if options.keys is None else set(options.keys)
+    wanted = None if options.keys is None else {form for key in options.keys for form in key_forms(key)}
     found: set[str] = set()
     seen: list[str] = []
     total = Extracted(0, 0, 0, 0)
@@ -85,10 +86,11 @@ def extract(dataset: Dataset, out: str, options: ExtractOptions = ExtractOptions
             options.on_sample(sum(map(len, sample.values.values())))
         elif len(seen) < COMPARED_KEYS:
             seen.append(sample.key)
-    if wanted is not None and (missing := sorted(wanted - found)):
+    missing = [key for key in sorted(options.keys or ()) if found.isdisjoint(key_forms(key))]
+    if missing:
         more = f" and {plural(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
         raise UsageError(
-            f"expected keys of samples, got {missing[0]!r}{more}, not in {dataset.uri}{near_keys(missing[0], seen)}; "
+            f"expected keys of samples, got {brief(missing[0])}{more}, not in {dataset.uri}{near_keys(missing[0], seen)}; "
             f"{plural(total.num_samples, 'sample')} of the other keys extracted"
         )
     return total

@@ -11,6 +11,8 @@ from shardtools.datasets import Dataset, Shard
 from shardtools.errors import UsageError
 from shardtools.explore._images import image_facts
 from shardtools.formats import StoredSample
+from shardtools.keys import escape_key
+from shardtools.sample import brief
 from shardtools.units import format_bytes, printable
 
 _TEXT_CHARS = 120
@@ -64,20 +66,27 @@ def head(dataset: Dataset, num_samples: int) -> Iterator[ShownSample]:
 
 def find(dataset: Dataset, key: str) -> ShownSample:
     """The sample of that key. Raises UsageError that names the nearest of the dataset's first 20,000 keys if there is none."""
+    forms = key_forms(key)
     keys: list[str] = []
     for shard, sample in dataset.all_samples():
-        if sample.key == key:
+        if sample.key in forms:
             return _shown(dataset, shard, sample)
         if len(keys) < COMPARED_KEYS:
             keys.append(sample.key)
-    raise UsageError(f"expected the key of a sample, got {key!r}, which is not in {dataset.uri}{near_keys(key, keys)}")
+    raise UsageError(f"expected the key of a sample, got {brief(key)}, which is not in {dataset.uri}{near_keys(key, keys)}")
+
+
+def key_forms(key: str) -> tuple[str, ...]:
+    """What a key that someone types may be stored as: itself, or, where it is one from before it was packed, escaped."""
+    raw = key.encode("utf-8", "surrogateescape")
+    return (key, escape_key(raw).decode()) if raw else (key,)
 
 
 def near_keys(key: str, keys: list[str]) -> str:
     """The end of a sentence about a missing key: the nearest there are, or the first."""
     if not keys:
         return "; it has no samples"
-    near = get_close_matches(key, keys, _NEAR_KEYS)
+    near = get_close_matches(key_forms(key)[-1], keys, _NEAR_KEYS)
     shown = ", ".join(map(printable, near or keys[:1]))
     return f"; near it are {shown}" if near else f"; keys look like {shown}"
 

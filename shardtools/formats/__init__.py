@@ -34,10 +34,17 @@ MAX_MDS_BYTES = 2**32 - 1
 """The most one MDS shard can hold: its offsets are u32."""
 IMAGE_MAGIC = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
 """What the bytes of an image encoding begin with."""
+IMAGE_EXTENSIONS = "avif bmp cr2 dng exr gif heic heif jp2 jpeg jpg pgm png ppm qoi svg tga tif tiff webp"
+"""Of files that are images, whether or not anything here can decode them, with a blank between two."""
 FILE_ENCODINGS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json", "txt": "str", "cls": "int"}
 """The encoding of files by their extension, in MDS's words; others are ``bytes``."""
 MEMBER_ENCODINGS = {**FILE_ENCODINGS, "jsn": "json", "text": "str", "index": "int", "inx": "int", "id": "int"}
 """The encoding WebDataset's readers see in a tar member by its extension; others are ``bytes``."""
+
+
+def index_place(split: str) -> str:
+    """Where the index of MDS lies below a dataset's folder: in the folder of the split, where there are any."""
+    return f"{split}/{MDS_INDEX_NAME}" if split else MDS_INDEX_NAME
 
 
 def joined_names(names: Sequence[str]) -> str:
@@ -64,6 +71,12 @@ class Chunk:
     """Bytes by which each sample lengthens its shard file."""
     field_sets: Sequence[str]
     """The field names each sample has, by ``joined_names``."""
+    kept: Sequence[int] | None = None
+    """Which samples of the batch these are, where some were rejected: a key alone does not tell. None: all of them."""
+
+    def index_in_batch(self, i: int) -> int:
+        """Where sample ``i`` stands in the batch it was encoded from."""
+        return i if self.kept is None else self.kept[i]
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,8 @@ class Audit:
     """The shard is demanded to be byte for byte what this package writes, not just sound."""
     config: Mapping[str, Any] | None = None
     """What the format's index says of the shard, where there is one."""
+    looks_at_values: bool = True
+    """Values are checked against their encodings."""
     data_end: int = 0
     """Set by the format: where the last sample ends."""
     is_whole: bool = True
@@ -185,7 +200,7 @@ class ShardFormat(Protocol):
     max_value_bytes: ClassVar[int]
     """The most one value may take."""
     index_name: ClassVar[str | None]
-    """The file readers need beside the shards, None where shards stand alone."""
+    """The file readers need beside the shards, None where shards stand alone. Where there are splits it lies in the folder of each."""
 
     @property
     def key_name(self) -> str | None:
@@ -195,8 +210,8 @@ class ShardFormat(Protocol):
     def stored_compression(self) -> str | None:
         """How the stored file is compressed, None where it is not."""
 
-    def shard_name(self, number: int, width: int) -> str:
-        """The name of shard ``number``; ``width`` is the least number of digits where the format leaves it open."""
+    def shard_name(self, number: int, width: int, split: str = "") -> str:
+        """The name of shard ``number``, of a split where there are any; ``width`` is the least number of digits the format may add to."""
 
     def encoder(self, fields: Sequence[Field], shard_bytes: int | None) -> Encoder:
         """An encoder for these fields. Raises UsageError for fields the format cannot hold."""
@@ -205,7 +220,7 @@ class ShardFormat(Protocol):
         """Begin a shard."""
 
     def index(self, fields: Sequence[Field], shard_bytes: int | None, shards: Sequence[tuple[str, ShardFacts]]) -> bytes:
-        """The bytes of ``index_name``, for formats that have one."""
+        """The bytes of ``index_name``, for formats that have one; shards are named as they lie beside it."""
 
     def stored_samples(self, shard: memoryview) -> Iterator[StoredSample]:
         """Parse a whole (uncompressed) shard strictly. Raises DamagedShardError at the first byte that breaks the format."""

@@ -75,6 +75,10 @@ class ArrayCodec:
 
     def encode_all(self, values: Sequence[Any]) -> Rows:
         """For arrays of one length."""
+        if self.shape is not None and all(type(value) is np.ndarray and value.dtype == self.dtype for value in values):
+            stacked = np.stack(values) if len(values) else np.empty((0, *self.shape), self.dtype)
+            if stacked.shape[1:] == self.shape:
+                return stacked.view(np.uint8).reshape(len(values), self.fixed_bytes or 0)
         return np.frombuffer(b"".join(map(self.encode_one, values)), np.uint8).reshape(len(values), self.fixed_bytes or 0)
 
     def decode(self, data: bytes) -> npt.NDArray[Any]:

@@ -40,7 +40,9 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
 
 def checks(header: ShardHeader, audit: Audit) -> list[tuple[str, str, _values.Check]]:
     """Column, encoding and check of every column whose values can be wrong; the others that cannot be told go to ``audit.unchecked``."""
-    found = []
+    found: list[tuple[str, str, _values.Check]] = []
+    if not audit.looks_at_values:
+        return found
     for name, encoding in zip(header.config["column_names"], header.config["column_encodings"], strict=True):
         try:
             check = _values.check(encoding)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shardtools.formats import Chunk, joined_names
 from shardtools.formats._mds_arrays import MisfitError, Rows
-from shardtools.formats._mds_values import ValueCodec, codec
+from shardtools.formats._mds_values import ValueCodec, codec_of
 from shardtools.sample import HEAD_BYTES, Batch, Field, Reject, RejectSink, brief
 
 _OFFSET_BYTES = 4
@@ -20,7 +20,7 @@ class MdsEncoder:
     def __init__(self, columns: Sequence[Field], key_column: str | None, budget_bytes: int, max_budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
         self.max_budget_bytes = max_budget_bytes
-        self._columns = [(field, codec(field.encoding)) for field in columns]
+        self._columns = [(field, codec_of(field)) for field in columns]
         self._key_column = key_column
         self._num_variable = sum(value_codec.fixed_bytes is None for _, value_codec in self._columns)
 
@@ -35,17 +35,19 @@ class MdsEncoder:
         return cost
 
     def encode(self, batch: Batch, reject: RejectSink) -> Chunk:
+        kept = None
         try:
             columns, lengths, costs = self._encode_columns(batch)
         except Exception:  # any misfit at all: look at each value to say which and why
-            batch = self._without_misfits(batch, reject)
+            kept = self._without_misfits(batch, reject)
+            batch = batch.take(kept)
             columns, lengths, costs = self._encode_columns(batch)
         runs = _merge_fixed([lengths.astype("<u4").view(np.uint8).reshape(len(batch), 4 * self._num_variable), *columns])
         pieces: list[bytes] = [b""] * (len(batch) * len(runs))
         for j, run in enumerate(runs):
             pieces[j :: len(runs)] = run if isinstance(run, list) else _rows(run)
         ends = range(len(runs), len(pieces) + 1, len(runs))
-        return Chunk(batch.keys, pieces, ends, costs.tolist(), [self._field_set] * len(batch))
+        return Chunk(batch.keys, pieces, ends, costs.tolist(), [self._field_set] * len(batch), kept)
 
     @property
     def _field_set(self) -> str:
@@ -72,7 +74,8 @@ class MdsEncoder:
             raise MisfitError("a sample is too large for any shard")
         return columns, lengths, costs
 
-    def _without_misfits(self, batch: Batch, reject: RejectSink) -> Batch:
+    def _without_misfits(self, batch: Batch, reject: RejectSink) -> list[int]:
+        """The indices of the rows that can be stored; the others are rejected."""
         columns = [(field, value_codec, self._values(batch, field)) for field, value_codec in self._columns]
         kept = []
         for i in range(len(batch)):
@@ -82,7 +85,7 @@ class MdsEncoder:
             else:
                 # Only here, since finding a place takes time.
                 reject(found._replace(where=batch.where(i)))
-        return batch.take(kept)
+        return kept
 
     def _misfit(self, i: int, columns: Sequence[tuple[Field, ValueCodec, Sequence[Any]]]) -> Reject | None:
         """Why row ``i`` is bad, without its place."""

@@ -4,11 +4,10 @@ import hashlib
 import json
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,14 +57,17 @@ class MdsShardFile:
         self._costs = array("Q")
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._has_large = False
         self._spool_folder = output.spool_folder
-        self._spooled_bytes = 0
-        self._data = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=output.spool_folder)  # noqa: SIM115 closed by finish or abort
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
 
     def append(self, pieces: Sequence[bytes], costs: Sequence[int]) -> None:
         self._costs.extend(costs)
         self._pending += pieces
         self._pending_bytes += sum(costs)
+        self._has_large = self._has_large or max(costs, default=0) >= _pieces.WRITE_BYTES
         if self._pending_bytes >= _BLOCK_BYTES:
             self._flush()
 
@@ -74,33 +76,50 @@ class MdsShardFile:
         num_samples = len(self._costs)
         config = self._header.config_bytes
         first = 4 + 4 * (num_samples + 1) + len(config)
-        offsets = array("Q", accumulate((cost - 4 for cost in self._costs), initial=first))
-        head = np.array([num_samples, *offsets], "<u4").tobytes() + config
+        begins = np.full(num_samples + 1, first, np.uint64)
+        begins[1:] += np.cumsum(np.array(self._costs, np.uint64) - np.uint64(4))
+        offsets = array("Q", begins.tobytes())
+        head = num_samples.to_bytes(4, "little") + begins.astype("<u4").tobytes() + config
         sink = _Sink(self._header.config, offsets[-1], self._output)
         sink.write(head)
-        with one_sentence("read", self._spool_folder):
-            self._data.seek(0)
-            while block := self._data.read(_BLOCK_BYTES):
-                sink.write(block)
-            self._data.close()
+        for block in self._data():
+            sink.write(block)
         return sink.finish(offsets)
 
     def abort(self) -> None:
         # Closing writes what is left, and fails again where writing failed.
         with suppress(OSError):
-            self._data.close()
+            if self._file is not None:
+                self._file.close()
         self._output.abort()
 
     def _flush(self) -> None:
-        with one_sentence("write", self._spool_folder):
-            self._spooled_bytes += self._pending_bytes
-            if self._spooled_bytes > _SPOOL_BYTES:
-                # Before the write, which would first go to memory.
-                self._data.rollover()
-            for block in _pieces.joined(self._pending):
-                self._data.write(block)
+        # Pieces are many times as many as samples: they are looked at only where one may be large.
+        self._held += _pieces.joined(self._pending) if self._has_large else [b"".join(self._pending)]
+        self._held_bytes += self._pending_bytes
         self._pending = []
         self._pending_bytes = 0
+        self._has_large = False
+        if self._file is None and self._held_bytes <= _SPOOL_BYTES:
+            return
+        with one_sentence("write", self._spool_folder):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._spool_folder)  # noqa: SIM115 closed by finish or abort
+            for block in self._held:
+                self._file.write(block)
+        self._held = []
+
+    def _data(self) -> Iterator[bytes]:
+        """All samples; what is held is let go on the way."""
+        if self._file is not None:
+            with one_sentence("read", self._spool_folder):
+                self._file.seek(0)
+                while block := self._file.read(_BLOCK_BYTES):
+                    yield block
+                self._file.close()
+        self._held.reverse()
+        while self._held:
+            yield self._held.pop()
 
 
 class _Sink:

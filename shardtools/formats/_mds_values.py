@@ -10,16 +10,18 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from shardtools.errors import UsageError
 from shardtools.formats import IMAGE_MAGIC
 from shardtools.formats._mds_arrays import DTYPE_IDS, ArrayCodec, MisfitError, Rows
-from shardtools.sample import MAX_NESTING, brief, is_too_deep
+from shardtools.sample import MAX_NESTING, Field, Utf8Texts, brief, is_too_deep
 
 _SCALARS = {"int": "int64", **{name: name for name in DTYPE_IDS}}
 # What decides how deep text goes that only Python's JSON can read: strings, so that brackets in them do not count, and brackets.
@@ -45,10 +47,18 @@ def codec(encoding: str) -> ValueCodec:
         return _scalar_codec(np.dtype(_SCALARS[encoding]).newbyteorder("<"))
     if encoding == "ndarray" or encoding.startswith("ndarray:"):
         return _array_codec(ArrayCodec.of(encoding))
-    if encoding in _VARIABLE:
-        return _VARIABLE[encoding]
+    if encoding in _VARIABLE or encoding in _PASSED_ON:
+        return (_VARIABLE | _PASSED_ON)[encoding]
     known = ", ".join([*_VARIABLE, *_SCALARS, "ndarray[:dtype[:shape]]"])
     raise UsageError(f"expected an MDS encoding (one of {known}), got {encoding!r}")
+
+
+def codec_of(column: Field) -> ValueCodec:
+    """The codec of a column. Raises UsageError as ``codec`` does, and names it."""
+    try:
+        return codec(column.encoding)
+    except UsageError as error:
+        raise UsageError(f"{error} for the column {column.name!r}; choose another with --columns {column.name}=ENCODING") from None
 
 
 def _variable_codec(encode_one: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> ValueCodec:
@@ -84,13 +94,19 @@ def _encode_str(value: Any) -> bytes:
 
 
 def _encode_strs(values: Sequence[Any]) -> list[bytes]:
-    return list(map(str.encode, values)) if set(map(type, values)) == {str} else list(map(_encode_str, values))
+    if isinstance(values, Utf8Texts):
+        return values
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return list(map(str.encode, values))
+    # Parts of ASCII are text whatever they are parts of, those of other UTF-8 need not be.
+    return list(values) if kinds == {bytes} and b"".join(values).isascii() else list(map(_encode_str, values))
 
 
 def _encode_json(value: Any) -> bytes:
     if type(value) is not bytes:
         return _dump_json(value)
-    may_be_deep = value.count(b"[") + value.count(b"{") > MAX_NESTING
+    may_be_deep = len(value) > MAX_NESTING and value.count(b"[") + value.count(b"{") > MAX_NESTING
     try:
         parsed = orjson.loads(value)
         is_deep = may_be_deep and is_too_deep(parsed)
@@ -148,6 +164,30 @@ _VARIABLE = {
 }
 
 
+def _encode_decimal(parse: Callable[[str], Any], kind: str) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        text = _encode_str(value)
+        try:
+            parse(text.decode())
+        except (ValueError, ArithmeticError):
+            raise MisfitError(f"expected {kind} as decimal text, {_got(value)}") from None
+        return text
+
+    return encode
+
+
+_OPAQUE = ("pkl", "pil", "jpegarray", "jpeg_array", "list[pil]", "list[jpeg]", "list[png]")
+_PASSED_ON = dict.fromkeys(_OPAQUE, _VARIABLE["bytes"]) | {
+    encoding: _variable_codec(_encode_decimal(parse, kind), lambda data: data.decode())
+    for encoding, parse, kind in (
+        ("str_int", int, "a whole number"),
+        ("str_float", float, "a number"),
+        ("str_decimal", Decimal, "a number"),
+    )
+}
+"""What MDSWriter stores and no source of this package makes: stored bytes of other shards, which pass on as they are."""
+
+
 def _scalar_codec(dtype: np.dtype[Any]) -> ValueCodec:
     """Numbers of a fixed width; a bool counts as 0 or 1, and bytes hold the number as decimal text (``.cls`` files)."""
     is_float = dtype.kind == "f"
@@ -166,13 +206,25 @@ def _scalar_codec(dtype: np.dtype[Any]) -> ValueCodec:
 
     def encode_all(values: Sequence[Any]) -> Rows:
         kinds = set(map(type, values))
-        if kinds == ({float} if is_float else {int}) and dtype.itemsize == 8:
+        if kinds == {bytes}:
+            values = list(map(float if is_float else int, values))
+            kinds = {float if is_float else int}
+        if kinds == {float} if is_float else kinds <= {int, bool}:
             # numpy raises for Python integers outside the type, so nothing is lost here.
-            return np.array(values, dtype).view(np.uint8).reshape(len(values), dtype.itemsize)
+            column = _narrowed(np.array(values, np.float64), dtype) if is_float else np.array(values, dtype)
+            if column is not None:
+                return column.view(np.uint8).reshape(len(values), dtype.itemsize)
         encoded = b"".join(map(encode_one, values))
         return np.frombuffer(encoded, np.uint8).reshape(len(values), dtype.itemsize)
 
     return ValueCodec(dtype.itemsize, encode_one, encode_all, lambda data: np.frombuffer(data, dtype)[0].item())
+
+
+def _narrowed(numbers: npt.NDArray[np.float64], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """The same numbers as floats of a width; None where one is outside its range."""
+    with np.errstate(over="ignore"):
+        stored = numbers.astype(dtype)
+    return stored if (np.isinf(stored) == np.isinf(numbers)).all() else None
 
 
 def _parse_number(value: Any, is_float: bool) -> Any:

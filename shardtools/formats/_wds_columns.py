@@ -1,7 +1,8 @@
 """A quick and strict look at a tar shard: the headers of many members are checked at once, as rows of a matrix.
 
-Whatever is out of the ordinary, extension headers of foreign writers too, is left to the slow look.
-Source: POSIX.1-2017, pax, "ustar Interchange Format".
+Whatever is out of the ordinary is left to the slow look. Of extension headers only those are not that say nothing of names or
+bytes: webdataset's TarWriter puts one with the time before every member.
+Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header".
 """
 
 import re
@@ -11,12 +12,10 @@ from itertools import pairwise
 from operator import eq
 
 import numpy as np
-import numpy.typing as npt
 
 from shardtools import keys
 from shardtools.formats import Audit, Columns, UnprovenError, _tar, _tar_header, joined_names
-
-Bytes = npt.NDArray[np.uint8]
+from shardtools.formats._wds_extensions import EXTENSION, Bytes, Ints, without_extensions
 
 _BLOCK = _tar_header.BLOCK
 _WINDOW_BLOCKS = 1 << 14
@@ -28,6 +27,7 @@ _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 135), slice(148, 15
 _CONSTANT_SUM = np.uint32(sum(int(_PLAIN[part].sum(dtype=np.uint32)) for part in _CONSTANT) + 7 * ord(" "))
 _KEPT_FIELD_SETS = _MAX_MEMBERS = 1 << 16
 _KEYS = re.compile(b"(?:%b\n)*" % keys.KEY.pattern)
+_KINDS = (ord("0"), EXTENSION)
 
 
 def columns(shard: memoryview, audit: Audit) -> Iterator[Columns]:
@@ -45,8 +45,11 @@ def columns(shard: memoryview, audit: Audit) -> Iterator[Columns]:
         if following[-1] > len(blocks):
             raise UnprovenError
         _check_padding(blocks, following, sizes)
+        starts = members
+        if not audit.own and (blocks[members, 156] == EXTENSION).any():
+            members, starts, sizes, following = without_extensions(blocks, members, sizes, following)
         begins = (members + 1) * _BLOCK
-        groups.add(_names(blocks[members, _NAME]), begins, begins + sizes)
+        groups.add(_names(blocks[members, _NAME]), starts * _BLOCK, begins, begins + sizes)
         yield groups.taken(keep_last=True)
         at = int(following[-1])
     audit.data_end = at * _BLOCK
@@ -55,7 +58,7 @@ def columns(shard: memoryview, audit: Audit) -> Iterator[Columns]:
     yield groups.taken(keep_last=False)
 
 
-def _headers(blocks: Bytes, at: int) -> npt.NDArray[np.int64]:
+def _headers(blocks: Bytes, at: int) -> Ints:
     """The block numbers of the headers that follow each other from ``at`` on, as far as one window reaches."""
     window = blocks[at : at + _WINDOW_BLOCKS]
     found = np.flatnonzero(window[:, 257] == _PLAIN[257])
@@ -66,7 +69,7 @@ def _headers(blocks: Bytes, at: int) -> npt.NDArray[np.int64]:
     if not len(found) or found[0] != 0:
         raise UnprovenError
     if (following[:-1] == found[1:]).all():
-        headers: npt.NDArray[np.int64] = found + at
+        headers: Ints = found + at
         return headers
     reached = []
     next_of = dict(zip(found.tolist(), following.tolist(), strict=True))
@@ -88,7 +91,7 @@ def _check_headers(headers: Bytes, own: bool) -> None:
         sums = headers[:, _NAME].sum(axis=1, dtype=np.uint32) + headers[:, _SIZE].sum(axis=1, dtype=np.uint32) + _CONSTANT_SUM
     else:
         is_sound = any((headers[:, 257:265] == magic).all() for magic in _MAGICS)
-        is_sound = is_sound and not headers[:, _PREFIX].any() and bool((headers[:, 156] == ord("0")).all())
+        is_sound = is_sound and not headers[:, _PREFIX].any() and bool(np.isin(headers[:, 156], _KINDS).all())
         is_sound = is_sound and not headers[:, 135].any() and bool((headers[:, 154:156] == _PLAIN[154:156]).all())
         # The checksum counts its own eight bytes as spaces; the last of them is one.
         sums = headers.sum(axis=1, dtype=np.uint32) - digits.sum(axis=1, dtype=np.uint32) + np.uint32(7 * ord(" "))
@@ -96,7 +99,7 @@ def _check_headers(headers: Bytes, own: bool) -> None:
         raise UnprovenError
 
 
-def _check_padding(blocks: Bytes, following: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
+def _check_padding(blocks: Bytes, following: Ints, sizes: Ints) -> None:
     used = sizes % _BLOCK
     padded = used > 0
     if (blocks[following[padded] - 1] & _padding_masks()[used[padded]]).any():
@@ -111,10 +114,10 @@ def _padding_masks() -> Bytes:
     return masks
 
 
-def _octal(digits: Bytes) -> npt.NDArray[np.int64]:
+def _octal(digits: Bytes) -> Ints:
     """[n] from [n, digits] of ASCII."""
     weights = 8 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
-    values: npt.NDArray[np.int64] = (digits.astype(np.int64) - ord("0")) @ weights
+    values: Ints = (digits.astype(np.int64) - ord("0")) @ weights
     return values
 
 
@@ -140,14 +143,16 @@ class _Groups:
     def __init__(self, own: bool) -> None:
         self._own = own
         self._names: list[bytes] = []
+        self._starts = np.empty(0, np.int64)
         self._begins = np.empty(0, np.int64)
         self._ends = np.empty(0, np.int64)
         self._field_sets = _FieldSets(own)
 
-    def add(self, names: list[bytes], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+    def add(self, names: list[bytes], starts: Ints, begins: Ints, ends: Ints) -> None:
         if not self._own and b".." in b"\n".join(names):
             raise UnprovenError  # perhaps a way out of the folder
         self._names += names
+        self._starts = np.concatenate([self._starts, starts])
         self._begins = np.concatenate([self._begins, begins])
         self._ends = np.concatenate([self._ends, ends])
 
@@ -165,9 +170,10 @@ class _Groups:
         if len(self._field_sets) > _KEPT_FIELD_SETS:
             self._field_sets.clear()
         field_sets = self._field_sets.of(fields[:num_taken], firsts)
-        offsets: list[int] = (self._begins[firsts[:-1]] - _BLOCK).tolist()
+        offsets: list[int] = self._starts[firsts[:-1]].tolist()
         taken = Columns(sample_keys, offsets, field_sets, firsts, self._begins[:num_taken], self._ends[:num_taken])
-        self._names, self._begins, self._ends = self._names[num_taken:], self._begins[num_taken:], self._ends[num_taken:]
+        self._names, self._starts = self._names[num_taken:], self._starts[num_taken:]
+        self._begins, self._ends = self._begins[num_taken:], self._ends[num_taken:]
         return taken
 
     def _check_keys(self, sample_keys: list[bytes]) -> None:

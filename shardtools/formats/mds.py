@@ -15,11 +15,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import zstandard
 
 from shardtools.errors import UsageError
-from shardtools.formats import MAX_MDS_BYTES, MDS_INDEX_NAME, Audit, Columns, ShardFacts, StoredSample, _mds_audit, _mds_columns, _values
+from shardtools.formats import (
+    IMAGE_MAGIC,
+    MAX_MDS_BYTES,
+    MDS_INDEX_NAME,
+    Audit,
+    Columns,
+    ShardFacts,
+    StoredSample,
+    _mds_audit,
+    _mds_columns,
+    _mds_part,
+    _values,
+)
 from shardtools.formats._mds_access import MdsAccess
 from shardtools.formats._mds_rows import MdsEncoder
 from shardtools.formats._mds_shard import MdsShardFile, ShardHeader, parse_header, split_row
-from shardtools.formats._mds_values import codec
+from shardtools.formats._mds_values import codec_of
 from shardtools.sample import Field
 from shardtools.storage import ObjectWriter
 
@@ -66,8 +78,9 @@ class Mds:
     def stored_compression(self) -> str | None:
         return self.compression
 
-    def shard_name(self, number: int, width: int) -> str:
-        return f"shard.{number:0{max(width, 5)}d}.mds" + (".zstd" if self.compression else "")
+    def shard_name(self, number: int, width: int, split: str = "") -> str:
+        name = f"shard.{number:0{max(width, 5)}d}.mds" + (".zstd" if self.compression else "")
+        return f"{split}/{name}" if split else name
 
     def encoder(self, fields: Sequence[Field], shard_bytes: int | None) -> MdsEncoder:
         columns = self._columns(fields)
@@ -107,9 +120,10 @@ class Mds:
     def _columns(self, fields: Sequence[Field]) -> list[Field]:
         for field in fields:
             if field.optional and field.encoding not in ("json", "bytes", "str"):
+                other, absent = ("bytes", "empty") if field.encoding in IMAGE_MAGIC else ("json", "null")
                 raise UsageError(
                     f"expected every sample to have the field {field.name}, since an MDS column of {field.encoding} cannot be "
-                    f"empty; make the absent ones empty bytes with --columns {field.name}=bytes"
+                    f"empty; with --columns {field.name}={other} the absent ones are {absent}"
                 )
             if field.name == self.key_column:
                 raise UsageError(
@@ -133,7 +147,7 @@ class Mds:
                 "size_limit": shard_bytes,
                 "column_names": [field.name for field in columns],
                 "column_encodings": [field.encoding for field in columns],
-                "column_sizes": [codec(field.encoding).fixed_bytes for field in columns],
+                "column_sizes": [codec_of(field).fixed_bytes for field in columns],
             }
         )
 
@@ -147,9 +161,21 @@ class Mds:
         return limit - header.base_bytes
 
 
+rows_as_shard = _mds_part.rows_as_shard
+
+
 def shard_config(shard: memoryview) -> dict[str, Any]:
     """What an (uncompressed) shard's header says of it, by MDS_CONFIG_KEYS. Raises DamagedShardError."""
     return parse_header(shard)[0].config
+
+
+def is_known_encoding(encoding: str) -> bool:
+    """Whether values of it can be checked, and stored as such."""
+    try:
+        _values.fixed_bytes(encoding)
+    except ValueError:
+        return False
+    return True
 
 
 def _named(name: str, facts: ShardFacts) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Wds:
     def stored_compression(self) -> str | None:
         return None
 
-    def shard_name(self, number: int, width: int) -> str:
-        return f"train-{number:0{max(width, 6)}d}.tar"
+    def shard_name(self, number: int, width: int, split: str = "") -> str:
+        return f"{split or 'train'}-{number:0{max(width, 6)}d}.tar"
 
     def encoder(self, fields: Sequence[Field], shard_bytes: int | None) -> "WdsEncoder":
         return WdsEncoder(fields, shard_bytes)
@@ -161,13 +161,15 @@ class WdsEncoder:
                 names.append(field.name)
             else:
                 if names:
-                    kept.append(key)
+                    kept.append(i)
                     ends.append(len(pieces))
                     costs.append(cost)
                     field_sets.append(self._all_fields if len(names) == len(columns) else joined_names(names))
                 else:
                     reject(Reject("no-fields", batch.where(i), "expected at least one field, got a sample without any"))
-        return Chunk(kept, pieces, ends, costs, field_sets)
+        if len(kept) == len(batch):
+            return Chunk(batch.keys, pieces, ends, costs, field_sets)
+        return Chunk([batch.keys[i] for i in kept], pieces, ends, costs, field_sets, kept)
 
 
 class WdsShardFile:
@@ -212,7 +214,10 @@ def _reason(where: str, name: bytes, field: Field, value: Any, data: bytes | Non
         sentence = f"expected a field {field.name}, got none; mark it optional with ? where it may be absent"
         return Reject("missing-field", where, sentence)
     if data is None:
-        sentence = f"expected a value that can be stored as .{field.name}, got {type(value).__name__} {brief(value)}"
+        sentence = (
+            f"expected a value that readers take from .{field.name}, got {type(value).__name__} {brief(value)}; correct it, "
+            "or choose a member of another name with --map"
+        )
         return Reject("wrong-type", where, sentence, brief(value).encode(errors="backslashreplace"))
     if len(name) > keys.MAX_MEMBER_BYTES:
         sentence = (

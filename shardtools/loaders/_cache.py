@@ -2,9 +2,7 @@
 
 import errno
 import fcntl
-import hashlib
 import os
-import re
 import stat
 import tempfile
 import time
@@ -14,10 +12,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from shardtools.errors import StorageError
+from shardtools.loaders._cache_names import LOCK, OURS, PART, SHARD, file_name, this_start
 
-_SHARD, _PART, _LOCK = ".shard", ".part", ".lock"
-_OURS = re.compile(r"([0-9a-f]{64})(\.shard|\.[0-9a-f]{16}\.part|\.lock)")
-_FOLDER_LOCK = "shardtools-cache" + _LOCK
+_FOLDER_LOCK = "shardtools-cache" + LOCK
 _TOUCH_SECONDS = 60.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -27,14 +24,16 @@ class ShardCache:
     """Files made on demand, for all processes and jobs of a user that name the same folder.
 
     Each is made once, while the others wait. A process that is killed at any moment leaves a whole file or a part nobody looks
-    at, which a later insertion removes; so does the machine. After every insertion the longest unused are gone until what is
-    left, with what others are making, fits the limit of whoever inserted; a file larger than that is kept alone. What a process
+    at, which a later insertion removes; so does the machine. Before every insertion the longest unused go until what is left,
+    with what is being made, fits the limit of whoever inserts; a file larger than that is kept alone. What a process
     has opened it keeps, and its space with it. Only files of the cache's own naming are ever deleted, and originals are none.
     """
 
     folder: str | None
     """None: one of this user's own below the temporary folder."""
     limit_bytes: int
+    ahead_bytes: int = 0
+    """The most that each reader fetches before it is read."""
 
     def open(self, key: str, make: Callable[[str], None]) -> IO[bytes]:
         """The file of that key, for reading; where it is not there, ``make`` writes it to the path it is given.
@@ -42,37 +41,70 @@ class ShardCache:
         Raises StorageError where the folder or the disk refuses, and what ``make`` raises, an OSError as StorageError.
         """
         folder = self._prepared()
-        path = os.path.join(folder, _file_name(key))
-        with _one_sentence(folder), ExitStack() as on_failure:
+        with _one_sentence(folder):
+            return self._found_or_made(os.path.join(folder, file_name(key)), make, wait=True)
+
+    def make_ahead(self, key: str, make: Callable[[str], None]) -> bool:
+        """Has the file of that key there and counted as used, but does not wait for another that makes it: False then.
+
+        Raises what ``open`` does.
+        """
+        folder = self._prepared()
+        with _one_sentence(folder):
+            try:
+                self._found_or_made(os.path.join(folder, file_name(key)), make, wait=False).close()
+            except BlockingIOError:
+                return False
+            return True
+
+    def _found_or_made(self, path: str, make: Callable[[str], None], wait: bool) -> IO[bytes]:
+        """Raises BlockingIOError where another makes it, and it may not be waited for."""
+        found = _opened(path)
+        if found is not None:
+            return found
+        with _locked(path.removesuffix(SHARD) + LOCK, wait):
             found = _opened(path)
             if found is not None:
-                return found
-            with _locked(path.removesuffix(_SHARD) + _LOCK):
-                found = _opened(path)
-                if found is not None:
-                    return found  # another made it meanwhile
-                found = on_failure.enter_context(_made(path, make))
-            self._evict(path)
-            on_failure.pop_all()
-            return found
+                return found  # another made it meanwhile
+            return self._made(path, make)
+
+    def _made(self, path: str, make: Callable[[str], None]) -> IO[bytes]:
+        """The file, opened under a name that only it has, then named ``path``. Its lock is held."""
+        # A name of its own: also where somebody empties the folder, nobody renames what another has half written.
+        part = f"{path.removesuffix(SHARD)}.{os.urandom(8).hex()}{PART}"
+        try:
+            make(part)
+            with ExitStack() as on_failure:
+                file = on_failure.enter_context(open(part, "rb"))
+                if not this_start():
+                    # Or a loss of power leaves a name without its bytes, which would be taken for whole ever after.
+                    os.fsync(file.fileno())
+                os.utime(file.fileno())
+                # Before it has its name, so that at no moment more is there than the limit says.
+                self._evict(part)
+                os.replace(part, path)
+                on_failure.pop_all()
+            return file
+        finally:
+            with suppress(OSError):
+                os.unlink(part)
 
     def drop(self, key: str) -> None:
         """Forgets the file of that key, if it is there: it turned out to be damaged."""
         folder = self._prepared()
         with _one_sentence(folder):
-            _unlink(os.path.join(folder, _file_name(key)))
+            _unlink(os.path.join(folder, file_name(key)))
 
-    def _evict(self, kept: str) -> None:
-        """Removes the longest unused until the rest fits. Time: a look at each file of the folder."""
-        folder = os.path.dirname(kept)
+    def _evict(self, part: str) -> None:
+        """Removes the longest unused until the rest fits, with what is being made. Time: a look at each file of the folder."""
+        folder = os.path.dirname(part)
         with _locked(os.path.join(folder, _FOLDER_LOCK)):
-            total, shards = _swept(folder)
+            total, shards = _swept(folder, part)
             for _, num_bytes, path in sorted(shards):
                 if total <= self.limit_bytes:
                     break
-                if path != kept:
-                    _unlink(path)
-                    total -= num_bytes
+                _unlink(path)
+                total -= num_bytes
 
     def _prepared(self) -> str:
         """The folder, made where it was not there."""
@@ -92,29 +124,6 @@ class ShardCache:
         return folder
 
 
-def _file_name(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() + _SHARD
-
-
-def _made(path: str, make: Callable[[str], None]) -> IO[bytes]:
-    """The file, opened under a name that only it has, then named ``path``."""
-    # A name of its own: also where somebody empties the folder, nobody renames what another has half written.
-    part = f"{path.removesuffix(_SHARD)}.{os.urandom(8).hex()}{_PART}"
-    try:
-        make(part)
-        with ExitStack() as on_failure:
-            file = on_failure.enter_context(open(part, "rb"))
-            # Or a loss of power leaves a name without its bytes, which would be taken for whole ever after.
-            os.fsync(file.fileno())
-            os.utime(file.fileno())
-            os.replace(part, path)
-            on_failure.pop_all()
-        return file
-    finally:
-        with suppress(OSError):
-            os.unlink(part)
-
-
 def _opened(path: str) -> IO[bytes] | None:
     """None where the file is not there, be it no longer."""
     try:
@@ -128,18 +137,22 @@ def _opened(path: str) -> IO[bytes] | None:
     return file
 
 
-def _swept(folder: str) -> tuple[int, list[tuple[float, int, str]]]:
-    """Removes what the dead left. Of what stays: all bytes, and each shard's time of last use, bytes and path."""
+def _swept(folder: str, part: str) -> tuple[int, list[tuple[float, int, str]]]:
+    """Removes what the dead left. Of what stays: all bytes, and each shard's time of last use, bytes and path.
+
+    The lock of ``part`` is the caller's: what else of its digest is unfinished a dead one left.
+    """
+    own = os.path.basename(part).partition(".")[0]
     total, shards = 0, []
     for digest, entry in _entries(folder):
-        is_shard = entry.name.endswith(_SHARD)
-        if is_shard or _is_held(os.path.join(folder, digest + _LOCK)):
+        is_shard = entry.name.endswith(SHARD)
+        if is_shard or entry.path == part or (digest != own and _is_held(os.path.join(folder, digest + LOCK))):
             with suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
                 total += status.st_size
                 if is_shard:
                     shards.append((status.st_mtime, status.st_size, entry.path))
-        elif entry.name.endswith(_PART):  # a lock may be somebody's again by now
+        elif entry.name.endswith(PART):  # a lock may be somebody's again by now
             _unlink(entry.path)
     return total, shards
 
@@ -148,7 +161,7 @@ def _entries(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """The cache's own files, each with the digest of its key."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            match = _OURS.fullmatch(entry.name)
+            match = OURS.fullmatch(entry.name)
             if match and entry.is_file(follow_symlinks=False):
                 yield match[1], entry
 
@@ -160,6 +173,20 @@ def _is_held(lock: str) -> bool:
             return False
     except BlockingIOError:
         return True
+
+
+def abandon(part: str) -> bool:
+    """Remove what a ``make`` was given to write, while it may still be writing; False where it has not begun.
+
+    Whoever waits for it makes it anew.
+    """
+    try:
+        os.unlink(part)
+    except OSError:
+        return False
+    with suppress(OSError):
+        os.unlink(os.path.join(os.path.dirname(part), os.path.basename(part)[:64] + LOCK))
+    return True
 
 
 def _unlink(path: str) -> None:

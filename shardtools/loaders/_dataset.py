@@ -87,7 +87,7 @@ class ShardedDataset(IterableDataset[Any]):
             (self._place, bad), self._loaded = self._loaded, None
             self._shared.set_own_bad(bad)
         self._num_given = self._place.num_samples
-        return self._samples(self._place)
+        return self._fetched(self._place) if self._catalog.is_remote else self._samples(self._place)
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process stands: for ``StatefulDataLoader``, or where the dataset is iterated without workers.
@@ -171,6 +171,16 @@ class ShardedDataset(IterableDataset[Any]):
         if self._order is None or self._order.epoch != epoch:
             self._order = Order(self._catalog.counts, self._block_shards, self._seed or 0, epoch)
         return self._order
+
+    def _fetched(self, place: Place) -> Iterator[Any]:
+        """The same, of shards that are fetched before their turn."""
+        world = self._world
+        batch = place.num_samples // world.batch_size * place.num_workers + place.worker
+        position = min(place.start + batch * world.global_batch_size, self._num_positions - 1)
+        blocks, begins, ends = self._order_of(place.epoch).blocks_from(position)
+        is_read = world.touched(begins - place.start, ends - place.start, place.worker, place.num_workers).tolist()
+        with self._catalog.read_ahead([block for block, is_ours in zip(blocks, is_read, strict=True) if is_ours]):
+            yield from self._samples(place)
 
     def _samples(self, place: Place) -> Iterator[Any]:
         """This reader's batches, every ``num_workers``-th of its rank's, a sample at a time.

@@ -25,13 +25,20 @@ class LoaderOptions:
     """How many bad samples are set aside before reading fails, each worker by what it knows of the others."""
     cache_bytes: int = 64 << 30
     """The most that is kept of shards which are remote or compressed; the longest unused go first."""
+    predownload_bytes: int = 1 << 30
+    """How much each worker fetches of remote shards before their turn: at most half of ``cache_bytes``, but one shard. 0: nothing."""
     cache_folder: str | None = None
     """Where; None: a folder of the user's below the temporary one."""
+    split: str | None = None
+    """``train``, ``val`` or whatever the splits of the dataset are called; None: all that is there."""
 
     def __post_init__(self) -> None:
         if (self.rank is None) != (self.world_size is None):
             raise UsageError(f"expected rank and world_size together, got rank={self.rank} and world_size={self.world_size}")
+        if self.split is not None and not isinstance(self.split, str):
+            raise UsageError(f"expected split as the name of a split, got {self.split!r}")
         whole("block_shards", self.block_shards, 1)
         if not isinstance(self.max_bad, Budget):
             raise UsageError(f"expected max_bad as a Budget, got {self.max_bad!r}; Budget(10) is a count, Budget.parse('0.5%') a share")
         whole("cache_bytes", self.cache_bytes, 1)
+        whole("predownload_bytes", self.predownload_bytes, 0)

@@ -52,6 +52,18 @@ class Order:
             places[inside] = permutation[positions[inside] - begin] + begin
         return self._split(places)
 
+    def blocks_from(self, position: int) -> tuple[list[list[int]], Positions, Positions]:
+        """Of the block that holds the position, and of each after it: the shards that hold samples, first position, and one past the last.
+
+        Where nothing is shuffled, each shard is a block.
+        """
+        size = self.block_shards or 1
+        at = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        starts = np.arange(at - at % size, len(self.counts), size)
+        held = self.counts[self._shards] > 0
+        blocks = [self._shards[i : i + size][held[i : i + size]].tolist() for i in starts.tolist()]
+        return blocks, self._firsts[starts], self._firsts[np.minimum(starts + size, len(self.counts))]
+
     def _split(self, places: Positions) -> tuple[Positions, Positions]:
         at = np.searchsorted(self._firsts, places, side="right") - 1
         return self._shards[at], places - self._firsts[at]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from shardtools.errors import UsageError
 from shardtools.loaders._order import Positions
@@ -64,6 +65,16 @@ class World:
         last = self._last(rest)
         tail = start + whole * self.global_batch_size + np.arange(last.start, last.stop)
         return np.concatenate((found, tail % num_positions))  # behind the end are the first of the epoch
+
+    def touched(self, begins: Positions, ends: Positions, turn: int, num_turns: int) -> "npt.NDArray[np.bool_]":
+        """Which runs ``[begin, end)`` of positions hold some of every ``num_turns``-th of this rank's batches, from number ``turn`` on.
+
+        Counted from where the epoch was gone on with; the last, uneven batch is not looked at.
+        """
+        period = self.global_batch_size * num_turns
+        behind = (begins - turn * self.global_batch_size - self.rank * self.batch_size) % period
+        found: npt.NDArray[np.bool_] = (behind < self.batch_size) | (period - behind < ends - begins)
+        return found & (begins < ends)
 
     def position_after(self, start: int, num_positions: int, num_batches: int) -> int:
         """Where an epoch stands once every rank has read so many batches."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from shardtools.formats import ShardFormat
 from shardtools.plan import Partition, ShardLimit
@@ -14,6 +14,7 @@ from shardtools.units import plural, printable
 __all__ = [
     "PATH_FIELD",
     "PREVIEW_KEYS",
+    "Foreseen",
     "Input",
     "Source",
     "Spread",
@@ -51,6 +52,15 @@ class Wanted:
     the only kind of file."""
 
 
+class Foreseen(NamedTuple):
+    """What steps will make of the first samples, as far as it says how much will be stored."""
+
+    kept_share: float = 1.0
+    """Of the samples, above 0."""
+    more_bytes: int = 0
+    """What is read beside those that are kept, and stored with them."""
+
+
 @dataclass(frozen=True)
 class SurveyRequest:
     """What a source must know to plan."""
@@ -69,6 +79,12 @@ class SurveyRequest:
     """Stored bytes per input byte, where what is stored is not what is read; None: as the first records show."""
     is_slow: bool = False
     """What becomes of a part takes seconds a MiB, so that parts had better end at about the same time."""
+    extras: tuple[str, ...] = ()
+    """What is asked for beside the fields, by the names of records; dots lead into objects. Refused where no first record has it."""
+    foresee: Callable[[Sequence[Batch]], "Foreseen"] = lambda _: Foreseen()
+    """Told the first samples with their extras, without their fields: what steps will make of them."""
+    replaced: frozenset[str] = frozenset()
+    """Fields of records whose place others take that steps make: no fields of the source's."""
     settled: tuple[Field, ...] | None = None
     """The fields of a recipe whose input is looked at again: with them the source's own layout stays as it is."""
 
@@ -93,6 +109,10 @@ class Survey:
     """Keys that differ from another only by case or Unicode form, where planning knows all keys."""
     newest_ns: int = 0
     """The latest modification time of any input, in nanoseconds since 1970."""
+    fixes_shards: bool = False
+    """Each partition's ``num_shards`` is what it will have, unless a sample is rejected."""
+    is_shuffled: bool = False
+    """Samples are in the order that the shuffle seed gives. False: without a seed, or where only reading tells one from another."""
 
 
 class Source(Protocol):
@@ -104,8 +124,11 @@ class Source(Protocol):
     def survey(self, request: SurveyRequest) -> Survey:
         """Plan from metadata and at most the first 1,000 records."""
 
-    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
-        """The samples of the extents, in order. ``roots`` are the inputs' folders on this machine."""
+    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink, extras: Sequence[str] = ()) -> Iterator[Batch]:
+        """The samples of the extents, in order. ``roots`` are the inputs' folders on this machine.
+
+        ``extras`` are the names under which ``Batch.extras`` holds more than the fields: Python values as JSON has them.
+        """
 
 
 def escape_note(num_escaped: int, escaped: Sequence[tuple[bytes, bytes]]) -> list[str]:

@@ -8,8 +8,11 @@ from typing import Any
 from shardtools.extents import extent
 from shardtools.keys import escape_key
 from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldSets, groups, split_name, splitter
-from shardtools.sources._scan import Scan, Subtree, scan_subtree
+from shardtools.sources._scan import Subtree, scan_subtree
+from shardtools.sources._scanned import Scan
 
+VERSIONS_APART = b" "
+"""Between the versions of a sample's files; no time and no ETag holds one."""
 _MAX_EXAMPLES = 3
 _BARE = NO_EXTENSION_FIELD.encode()
 
@@ -84,7 +87,7 @@ def plan_scan(scanned: Scan, root: int, rule: str) -> FilePlan:
             if _BARE in fields:
                 # Files that are called .bin have that field too.
                 planned.num_bare += any(not split_name(file[1], rule)[1] for file in files)
-            planned.extents.append(extent(parts, b",".join([file[3] for file in files])))
+            planned.extents.append(extent(parts, VERSIONS_APART.join([file[3] for file in files])))
     planned.sets = Counter({tuple(name.decode() for name in names): count for names, count in sets.items()})
     planned.num_escaped = len(escaped)
     planned.escaped = sorted(escaped)[:_MAX_EXAMPLES]

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardtools.errors import UsageError
+from shardtools.formats import IMAGE_EXTENSIONS
 from shardtools.keys import is_legal_field
-from shardtools.sources._scan import Scan
+from shardtools.sources._scanned import Scan
 from shardtools.units import plural
 
 NO_EXTENSION_FIELD = "bin"
 """The field of a file without an extension; readers drop members that have none."""
-_IMAGES = "avif bmp cr2 dng exr gif heic heif jp2 jpeg jpg pgm png ppm qoi svg tga tif tiff webp"
 _AUDIO = "aac aiff flac m4a mp3 ogg opus wav wma"
 _VIDEO = "avi m4v mkv mov mp4 mpeg mpg webm wmv"
-_KINDS = {kind: frozenset(words.split()) for kind, words in (("image", _IMAGES), ("audio", _AUDIO), ("video", _VIDEO))}
+_KINDS = {kind: frozenset(words.split()) for kind, words in (("image", IMAGE_EXTENSIONS), ("audio", _AUDIO), ("video", _VIDEO))}
 _KIND_OF = {extension: kind for kind, extensions in _KINDS.items() for extension in extensions}
 _MIXED_COLUMN = "data"
 
@@ -105,11 +105,11 @@ def choose_rule(scans: Sequence[Scan], aliases: dict[str, str], remedy: str = CH
         other = "last-dot" if uniform[0] == "first-dot" else "first-dot"
         return uniform[
             0
-        ], f"grouped by --group {uniform[0]}: it gives {_shown(readings[uniform[0]])}; {other} would give {_shown(readings[other])}"
+        ], f"grouped by --group {uniform[0]}: it gives {shown_sets(readings[uniform[0]])}; {other} would give {shown_sets(readings[other])}"
     if not uniform and all(len(fields) == 1 for fields in [*first, *last]) and sum(first.values()) == sum(last.values()):
         return "last-dot", "grouped by --group last-dot: every file is a sample of its own, dots in names belong to the key"
     raise UsageError(
-        f"expected file names with one reading; by the first dot they give {_shown(first)}, by the last dot {_shown(last)}: {remedy}"
+        f"expected names with one reading; by the first dot they give {shown_sets(first)}, by the last dot {shown_sets(last)}: {remedy}"
     )
 
 
@@ -174,7 +174,8 @@ def _field_sets(scans: Sequence[Scan], rule: str, aliases: dict[str, str]) -> Fi
     return Counter(tuple(sorted(aliases.get(file[0].decode(), file[0].decode()) for file in files)) for files in found)
 
 
-def _shown(sets: FieldSets) -> str:
+def shown_sets(sets: FieldSets) -> str:
+    """The most usual kinds of sample, by their fields, counted."""
     common = sets.most_common(2)
     text = " and ".join(f"{plural(count, 'sample')} of {_joined(fields)}" for fields, count in common)
     return text + (f" and {len(sets) - len(common)} more kinds" if len(sets) > len(common) else "")

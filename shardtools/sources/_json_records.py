@@ -68,7 +68,7 @@ def with_all_digits(records: Records, name: str | None = None) -> Records:
         suspects = [_LONG_NUMBER.search(line) is not None for line in records.lines]
     else:
         # A float that large has an exponent; looking for one is faster than looking at every digit of the line.
-        suspects = ["e+" in repr(value.get(name)) for value in records.values]
+        suspects = [type(found) is not str and "e+" in repr(found) for found in (value.get(name) for value in records.values)]
     if not any(suspects):
         return records
     rows = zip(records.values, records.lines, suspects, strict=True)

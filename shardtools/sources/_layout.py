@@ -9,7 +9,7 @@ from shardtools.errors import UsageError
 from shardtools.formats import FILE_ENCODINGS
 from shardtools.sample import Field
 from shardtools.sources import PATH_FIELD
-from shardtools.sources._grouping import FieldRule, FieldSets
+from shardtools.sources._grouping import FieldRule, FieldSets, shown_sets
 
 LABEL_FIELD = "cls"
 
@@ -101,6 +101,9 @@ class Layout:
     def fields(self, sets: FieldSets, encodings: dict[str, str]) -> tuple[Field, ...]:
         """The dataset's fields. Raises UsageError for a name that is missing or taken."""
         present = {extension for names in sets if self._shape_of(names).fault is None for extension in names}
+        found_at_all = {extension for names in sets for extension in names}
+        if not present and all(rule.optional or found_at_all.intersection(rule.aliases) for rule in self.rules):
+            raise self._no_sound_sample(sets)
         found: dict[str, Field] = {}
         for rule in self.rules:
             found |= {field.name: field for field in self._fields_of(rule, present)}
@@ -115,6 +118,15 @@ class Layout:
                 raise UsageError(f"expected --columns of {', '.join(found)}, got {name!r}")
             found[name] = replace(found[name], encoding=encoding)
         return tuple(sorted(found.values(), key=lambda field: field.name))
+
+    def _no_sound_sample(self, sets: FieldSets) -> UsageError:
+        """What there is of each field lies in samples that are bad for another reason, mostly for lack of a field."""
+        required = ", ".join(rule.name for rule in self.rules if not rule.optional)
+        marked = ",".join(f"{rule.name}={'|'.join(rule.aliases)}?".replace(f"={rule.name}?", "?") for rule in self.rules)
+        return UsageError(
+            f"expected samples with one file for each of the fields {required}, got {shown_sets(sets)}; mark fields that may be missing, "
+            f"as in --fields '{marked}', or make each file its own sample with --group file"
+        )
 
     def _fields_of(self, rule: FieldRule, present: set[str]) -> list[Field]:
         extensions = [alias for alias in rule.aliases if alias in present]

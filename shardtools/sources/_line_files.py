@@ -1,65 +1,65 @@
 """Which files of the inputs hold lines, and the first records in them."""
 
-import os
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from shardtools.errors import DuplicateKeyError, UsageError
-from shardtools.sources import Input
+from shardtools.places import at_once
+from shardtools.sources import Input, _data_files
+from shardtools.sources._data_files import COMPRESSIONS, DataFile, data_files, without_suffix
 from shardtools.sources._json_records import BadLine, Records, parse, with_all_digits
-from shardtools.sources._lines import LineBlock, Place, Places, expansion, line_blocks
-from shardtools.sources._scan import scan
-from shardtools.sources._streams import DamagedStreamError, Window
+from shardtools.sources._lines import BLOCK_BYTES, LineBlock, Place, Places, expansion, line_blocks
+from shardtools.sources._streams import DamagedStreamError
 from shardtools.sources._windows import LineFile
+from shardtools.storage import open_storage
 
 LINE_SUFFIXES = tuple(kind + compression for kind in (".jsonl", ".ndjson") for compression in ("", ".gz", ".zst"))
 """What marks a file in a folder as JSON lines; ``.json`` does not, since it usually is one document."""
 _SUFFIXES = (b".jsonl", b".ndjson", b".json")
-_COMPRESSIONS = (b".gz", b".zst")
 _INFERENCE_RECORDS = 1000
 _INFERENCE_BYTES = 32 << 20
 
 
 def key_prefix(path: bytes) -> bytes:
     """The file's part of keys made of offsets: its path without data suffix."""
-    return _without(_without(path, _COMPRESSIONS), _SUFFIXES)
+    return without_suffix(without_suffix(path, COMPRESSIONS), _SUFFIXES)
 
 
-def line_files(inputs: Sequence[Input]) -> tuple[list[LineFile], dict[str, int]]:
-    """The files, ordered by input, then by the bytes of their paths, and what was left out, counted."""
+@dataclass(frozen=True)
+class LineFiles:
+    """What inputs hold."""
+
+    files: list[LineFile]
+    """Ordered by input, then by the bytes of their paths."""
+    skipped: dict[str, int]
+    """What was left out, counted."""
+    newest_ns: int
+    """The latest modification of any of them; of objects, of anything that was listed."""
+
+
+def line_files(inputs: Sequence[Input]) -> LineFiles:
+    """The files that hold lines. Raises UsageError where there are none."""
+    listed = data_files(inputs, LINE_SUFFIXES, "JSON lines")
     files: list[LineFile] = []
-    skipped: Counter[str] = Counter()
     for root, given in enumerate(inputs):
-        found = scan(given)
-        skipped += found.skipped
-        for folder, entry in found.entries():
-            name, num_bytes, modified_ns = entry.split(b"\0")
-            path = os.path.join(folder, name)
-            if given.paths is None and not os.fsdecode(path).lower().endswith(LINE_SUFFIXES):
-                skipped["not JSON lines"] += 1
-                continue
-            size = max(int(num_bytes), 0)
-            text_bytes = int(size * expansion(given.root, Window(path, 0, 0, size)))
-            files.append(LineFile(root, path, size, int(modified_ns), text_bytes))
-    if not files:
-        raise UsageError(f"expected .jsonl or .ndjson files, also .gz or .zst, got none in {', '.join(given.root for given in inputs)}")
-    return sorted(files, key=lambda file: (file.root, file.path)), dict(sorted(skipped.items()))
+        stored = [file for file in listed.files if file.root == root]
+        ratios = _expansions(given.root, stored)
+        files += [
+            LineFile(root, file.path, file.num_bytes, file.version, int(file.num_bytes * ratio))
+            for file, ratio in zip(stored, ratios, strict=True)
+        ]
+    return LineFiles(files, listed.skipped, listed.newest_ns)
+
+
+def _expansions(root: str, files: Sequence[DataFile]) -> Iterator[float]:
+    """Beginnings of files are read for them, and those in an object store are far away."""
+    return at_once(open_storage(root), lambda file: expansion(root, file.window()), files)
 
 
 def refuse_same_prefixes(files: Sequence[LineFile], roots: Sequence[str]) -> None:
     """Raises DuplicateKeyError for two files whose keys would be the same."""
-    seen: dict[bytes, LineFile] = {}
-    for file in files:
-        other = seen.setdefault(key_prefix(file.path), file)
-        if other is not file:
-            places = [f"{roots[f.root]}/{os.fsdecode(f.path)}" for f in (other, file)]
-            raise DuplicateKeyError(
-                f"expected files whose paths differ before the suffix, since keys are made of them, got {places[0]} and {places[1]}; "
-                "rename one, pack their parent folder, or take keys from the records with --key FIELD"
-            )
+    _data_files.refuse_same_prefixes(files, roots, key_prefix)
 
 
 @dataclass
@@ -92,7 +92,7 @@ def first_records(files: Sequence[LineFile], roots: Sequence[str], max_line_byte
 def _records(file: LineFile, root: str, max_line_bytes: int, first: FirstRecords) -> Iterator[Records]:
     places = Places(root, file.window())
     try:
-        for block in line_blocks(root, file.window(), max_line_bytes):
+        for block in line_blocks(root, file.window(), max_line_bytes, until=BLOCK_BYTES):
             place = places.of(block)
 
             def on_bad(bad: BadLine, place: Place = place) -> None:
@@ -106,10 +106,3 @@ def _records(file: LineFile, root: str, max_line_bytes: int, first: FirstRecords
     except DamagedStreamError as fault:
         if first.first_bad is None:
             first.first_bad = f"{places.at(fault.offset)}: {fault.sentence}"
-
-
-def _without(path: bytes, suffixes: Sequence[bytes]) -> bytes:
-    for suffix in suffixes:
-        if path.lower().endswith(suffix):
-            return path[: -len(suffix)]
-    return path

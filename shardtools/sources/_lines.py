@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from shardtools.sample import HEAD_BYTES
-from shardtools.sources._file_reader import shown
-from shardtools.sources._streams import DamagedStreamError, Window, decompressed, opened
+from shardtools.sources._planned import shown
+from shardtools.sources._streams import DamagedStreamError, Window, blocks_around, decompressed, opened
 
 JSON_SPACE = b" \t\r\n"
+"""What JSON takes for white space; a line of nothing else is blank."""
 BOM = b"\xef\xbb\xbf"
 """May stand at the beginning of a file, and is no part of its first line."""
-"""What JSON takes for white space; a line of nothing else is blank."""
 BLOCK_BYTES = 4 << 20
 # What is worked on at once: a block of nothing but newlines would otherwise cost a hundred times its length.
 _BLOCK_LINES = 16 << 10
@@ -44,12 +44,15 @@ class LineBlock:
         return accumulate(map((1).__add__, map(len, self.lines)), initial=self.offset)
 
 
-def line_blocks(root: str, window: Window, max_line_bytes: int) -> Iterator[LineBlock]:
+def line_blocks(root: str, window: Window, max_line_bytes: int, until: int | None = None) -> Iterator[LineBlock]:
     """The window's lines. Holds one block or one line of at most ``max_line_bytes``, and that only until it is delivered.
 
-    Raises StorageError when the file is gone or has another size, DamagedStreamError when its compression is damaged.
+    ``until``: up to where an object is worth reading ahead; None: the end of the window. Raises StorageError when the
+    file is gone or has another size, DamagedStreamError when its compression is damaged.
     """
-    with opened(root, window) as file:
+    if until is None and not window.is_compressed and window.end != WHOLE_FILE:
+        until = window.end
+    with opened(root, window, until) as file:
         if window.is_compressed:
             blocks = _skip(_gather(decompressed(file, window.path)), window.begin)
             yield from _within(_whole_lines(blocks, window.begin, max_line_bytes), window, drops_first=False)
@@ -57,14 +60,14 @@ def line_blocks(root: str, window: Window, max_line_bytes: int) -> Iterator[Line
             # From the byte before, so that the first line of the stream is always the end of one that began earlier.
             position = max(window.begin - 1, 0)
             file.seek(position)
-            blocks = iter(lambda: file.read(BLOCK_BYTES), b"")
+            blocks = blocks_around(file, position, window, BLOCK_BYTES)
             yield from _within(_whole_lines(blocks, position, max_line_bytes), window, drops_first=window.begin > 0)
 
 
 def num_lines_before(root: str, window: Window, offset: int) -> int:
     """How many lines of the window's file end before ``offset``; reads everything before it."""
     num_newlines = 0
-    with opened(root, window) as file:
+    with opened(root, window, None if window.is_compressed else offset) as file:
         blocks = decompressed(file, window.path) if window.is_compressed else iter(lambda: file.read(BLOCK_BYTES), b"")
         while offset > 0 and (block := next(blocks, None)) is not None:
             num_newlines += block.count(_NEWLINE, 0, offset)
@@ -103,7 +106,7 @@ def expansion(root: str, window: Window) -> float:
     """Decompressed bytes per stored byte at the beginning of a file; 1 for a plain one, and for one that cannot be read."""
     if not window.is_compressed:
         return 1.0
-    with opened(root, window) as file:
+    with opened(root, window, BLOCK_BYTES) as file:
         num_text_bytes = 0
         try:
             for text in decompressed(file, window.path):
@@ -193,7 +196,7 @@ def _within(blocks: Iterator[LineBlock], window: Window, drops_first: bool) -> I
                 break
             del part
             yield ready.pop(0)
-        if is_last and ready:
+        if is_last:
             return
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from operator import itemgetter, methodcaller
 from typing import Any
 
-from shardtools import keys
 from shardtools.errors import UsageError
 from shardtools.sample import HEAD_BYTES, Batch, Reject, RejectSink, brief
 from shardtools.sources import PATH_FIELD
 from shardtools.sources._json_records import Record, Records, with_all_digits
 from shardtools.sources._lines import Place
+from shardtools.sources._record_keys import key_bytes, keys_of
 
 RECORD_FIELD = "json"
 
@@ -63,9 +63,9 @@ class RecordLayout:
     scalars: tuple[Scalar, ...] = ()
     """Where true and false must stay apart from 1 and 0."""
 
-    def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink) -> Batch:
-        """The records that are sound; ``prefix`` is their file's part of keys made of offsets."""
-        for name in self.exact:
+    def batch(self, records: Records, prefix: bytes, place: Place, reject: RejectSink, extras: Sequence[str] = ()) -> Batch:
+        """The records that are sound; ``prefix`` is their file's part of keys made of offsets, ``extras`` as ``Source.read`` has them."""
+        for name in {*self.exact, *(extra.partition(".")[0] for extra in extras)}:
             records = with_all_digits(records, name)
         raw_keys = self._raw_keys(records, prefix)
         if not self._all_sound(records, raw_keys):
@@ -89,25 +89,13 @@ class RecordLayout:
         if self.keep_path:
             columns[PATH_FIELD] = [(raw or b"").decode("utf-8", "backslashreplace") for raw in raw_keys]
         offsets = records.offsets
-        return Batch(self._keys(raw_keys, prefix), columns, lambda i: place(offsets[i]))
+        beside = {name: nested_column(records.values, name) for name in extras}
+        return Batch(keys_of(raw_keys, None if self.key is not None else prefix), columns, lambda i: place(offsets[i]), extras=beside)
 
     def _raw_keys(self, records: Records, prefix: bytes) -> Sequence[bytes | None]:
         if self.key is None:
             return [b"%b/%012d" % (prefix, offset) for offset in records.offsets]
-        return [_key_bytes(record.get(self.key)) for record in records.values]
-
-    def _keys(self, raw_keys: Sequence[bytes | None], prefix: bytes) -> list[bytes]:
-        found = [raw for raw in raw_keys if raw is not None]
-        if self.key is None and found:
-            # One look at the prefix serves all: digits never need escaping.
-            escaped = keys.escape_key(found[0])
-            digits = found[0][len(prefix) :]
-            if escaped == found[0] and len(found[-1]) <= keys.MAX_KEY_BYTES:
-                return found
-            if escaped.endswith(digits) and len(escaped) + len(found[-1]) - len(found[0]) <= keys.MAX_KEY_BYTES:
-                start = escaped[: -len(digits)]
-                return [start + raw[len(prefix) :] for raw in found]
-        return list(map(keys.escape_key, found))
+        return [key_bytes(record.get(self.key)) for record in records.values]
 
     def _all_sound(self, records: Records, raw_keys: Sequence[bytes | None]) -> bool:
         if self.key is not None and None in raw_keys:
@@ -165,9 +153,3 @@ def nested_column(records: Sequence[Record], path: str) -> list[Any]:
     for name in path.split("."):
         values = [value.get(name) if type(value) is dict else None for value in values]
     return values
-
-
-def _key_bytes(value: Any) -> bytes | None:
-    if type(value) is int:
-        return b"%d" % value
-    return value.encode() if type(value) is str and value else None

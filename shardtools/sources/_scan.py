@@ -2,39 +2,22 @@
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
 from shardtools.errors import StorageError, UsageError
-from shardtools.sources._inputs import Input
+from shardtools.sources._bucket_scan import first_objects, scan_bucket
+from shardtools.sources._inputs import LISTED_TWICE, Input
+from shardtools.sources._scanned import Scan, skip_reason
 from shardtools.units import printable
 
 UNREADABLE_BYTES = -1
 """The size of a file whose metadata could not be read; reading it will say why."""
 _MIN_SUBTREES = 16
 _GONE = os.stat_result([0] * 10)
-_SKIPPED_NAMES = {b"__pycache__": "__pycache__", b"Thumbs.db": "Thumbs.db"}
-
-
-@dataclass
-class Scan:
-    """Files of one input."""
-
-    folders: dict[bytes, list[bytes]] = field(default_factory=dict)
-    """Relative path of each folder that holds files, sorted by bytes, and in it ``name NUL size NUL mtime_ns``, sorted too."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    num_links: int = 0
-    newest_ns: int = 0
-    has_dotted_stems: bool = False
-    """Some name has two dots or more, so its first and its last differ."""
-
-    def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Every (folder, entry)."""
-        return ((folder, entry) for folder, entries in self.folders.items() for entry in entries)
 
 
 @dataclass(frozen=True)
@@ -52,10 +35,8 @@ class Subtree:
 
 
 def subtrees(root: int, given: Input) -> list[Subtree]:
-    """The input's tree in parts that are worth spreading over processes; the listed files of an input are one part."""
+    """The tree of a folder in parts that are worth spreading over processes."""
     whole = Subtree(root, os.fsencode(given.root), b"")
-    if given.paths is not None:
-        return [whole]
     parts: list[Subtree] = []
     pending = [whole]
     while pending and len(pending) + len(parts) < _MIN_SUBTREES:
@@ -69,6 +50,8 @@ def subtrees(root: int, given: Input) -> list[Subtree]:
 
 def scan(given: Input) -> Scan:
     """Every file of an input. Raises StorageError for a folder that cannot be listed."""
+    if given.is_remote:
+        return scan_bucket(given)
     return scan_subtree(Subtree(0, os.fsencode(given.root), b""), given.paths)
 
 
@@ -79,9 +62,7 @@ def scan_subtree(subtree: Subtree, paths: Sequence[bytes] | None = None) -> Scan
         _scan_tree(subtree, found)
     else:
         _scan_listed(subtree.path, paths, found)
-    for entries in found.folders.values():
-        entries.sort()
-    found.folders = dict(sorted(found.folders.items()))
+    found.sort()
     return found
 
 
@@ -92,6 +73,8 @@ def first_files(given: Input, count: int) -> list[bytes]:
     """
     if given.paths is not None:
         return nsmallest(count, given.paths)
+    if given.is_remote:
+        return first_objects(given, count)
     found: list[bytes] = []
     pending = [Subtree(0, os.fsencode(given.root), b"")]
     for _ in range(count):
@@ -107,13 +90,6 @@ def first_files(given: Input, count: int) -> list[bytes]:
             if len(found) < count:
                 pending += reversed(_inner(this, _subfolders(this.path)))
     return found
-
-
-def skip_reason(name: bytes) -> str | None:
-    """Why a name is never data, None if it may be."""
-    if name.startswith(b"._"):
-        return "AppleDouble"
-    return "hidden" if name.startswith(b".") else _SKIPPED_NAMES.get(name)
 
 
 def _scan_tree(subtree: Subtree, found: Scan) -> None:
@@ -234,7 +210,7 @@ def _scan_listed(root: bytes, paths: Sequence[bytes], found: Scan) -> None:
             raise UsageError(f"expected only files in the list of paths, got {shown}, which is none; give folders as arguments")
         found.folders.setdefault(folder, []).append(_entry(name, status, found))
     if len(set(paths)) < len(paths):
-        raise UsageError("expected every path once in the list of paths, got one twice")
+        raise UsageError(LISTED_TWICE)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

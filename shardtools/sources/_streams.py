@@ -11,12 +11,15 @@ from typing import Any, BinaryIO
 import zstandard
 
 from shardtools.errors import StorageError
-from shardtools.sources._file_reader import shown
-from shardtools.storage import one_sentence
+from shardtools.sources._inputs import is_uri
+from shardtools.sources._planned import shown
+from shardtools.storage import one_sentence, open_storage
 
 # Small, since four bytes of zstd may stand for 128 KiB of text, and the output for one input comes out whole: at most 32 MiB.
 _COMPRESSED_BYTES = 1 << 10
 _GZIP_WITH_HEADER = 31
+_REST_BYTES = 64 << 10
+"""Read at first beyond a window, where its last line ends: seldom more is needed, and what is read is cut into lines."""
 # A FIFO that took a planned file's place would block an open without O_NONBLOCK for ever.
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -48,6 +51,8 @@ class Window:
     end: int
     file_bytes: int
     """The file's size when the run was planned."""
+    version: bytes = b""
+    """That of an object when the run was planned."""
 
     @property
     def is_compressed(self) -> bool:
@@ -55,8 +60,15 @@ class Window:
 
 
 @contextmanager
-def opened(root: str, window: Window) -> Iterator[BinaryIO]:
-    """The window's file, unbuffered. Raises StorageError where it or a read of it fails, and where it is not what was planned."""
+def opened(root: str, window: Window, until: int | None = None) -> Iterator[BinaryIO]:
+    """The window's file, unbuffered. Raises StorageError where it or a read of it fails, and where it is not what was planned.
+
+    ``until``: up to where an object is worth reading ahead.
+    """
+    if is_uri(root):
+        with _opened_object(root, window, until) as file:
+            yield file
+        return
     name = shown(window.path)
     try:
         fd = os.open(os.path.join(os.fsencode(root), window.path), _OPEN_FLAGS)
@@ -69,11 +81,27 @@ def opened(root: str, window: Window) -> Iterator[BinaryIO]:
                 f"expected {name} to be the regular file it was when the run was planned, got none; restore it and run again"
             )
         if status.st_size != window.file_bytes:
-            raise StorageError(
-                f"expected {name} to keep the {window.file_bytes} bytes it had when the run was planned, got {status.st_size}; "
-                "run again when nothing writes to it"
-            )
+            raise StorageError(_other_length(name, window.file_bytes, status.st_size))
         yield file
+
+
+@contextmanager
+def _opened_object(root: str, window: Window, until: int | None) -> Iterator[BinaryIO]:
+    name = os.fsdecode(window.path)
+    storage = open_storage(root)
+    with storage.open(name, until, window.version.decode()) as file:
+        num_bytes = file.seek(0, os.SEEK_END)
+        if num_bytes != window.file_bytes:
+            raise StorageError(_other_length(f"{root}/{name}", window.file_bytes, num_bytes))
+        file.seek(0)
+        yield file
+
+
+def _other_length(name: str, planned_bytes: int, num_bytes: int) -> str:
+    return (
+        f"expected {name} to keep the {planned_bytes} bytes it had when the run was planned, got {num_bytes}; "
+        "run again when nothing writes to it"
+    )
 
 
 def decompressed(file: BinaryIO, path: bytes) -> Iterator[bytes]:
@@ -126,3 +154,14 @@ def _next_input(file: BinaryIO, single_from: int | None) -> bytes:
         return file.read(_COMPRESSED_BYTES)
     left = single_from - file.tell()
     return file.read(min(left, _COMPRESSED_BYTES) if left > 0 else 1)
+
+
+def blocks_around(file: BinaryIO, position: int, window: Window, block_bytes: int) -> Iterator[bytes]:
+    """What a plain file has from where it stands, at ``position``, in blocks of which none goes on beyond the window's end."""
+    while True:
+        num_bytes = min(block_bytes, window.end - position) if position < window.end else block_bytes
+        block = file.read(_REST_BYTES if position == window.end else num_bytes)
+        if not block:
+            return
+        yield block
+        position += len(block)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from shardtools.errors import UsageError
 from shardtools.sources._grouping import NO_EXTENSION_FIELD, FieldRule, FieldSets
 
-_TABLES = ("csv", "tsv", "parquet", "arrow")
+_TABLES = {"csv": "csv", "tsv": "csv", "parquet": "parquet", "arrow": None}
+"""Kinds of tables, each with the source that reads its rows."""
 _COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 _TEXTS = (
     "txt md rst tex html htm xml json yaml yml toml ini cfg css js jsx ts tsx py pyi ipynb c h cc cpp hpp cs java kt go rs rb php pl lua "
@@ -39,9 +40,11 @@ def refuse_only_tables(sets: FieldSets) -> None:
 def _refuse_tables(kinds: Iterable[str]) -> None:
     tables = sorted({f".{_table(kind)}" for kind in kinds if _table(kind)})
     if tables:
-        raise UsageError(
-            f"expected text to tokenize, got {' and '.join(tables)} files, each of which would be one document; convert them to JSON lines"
+        readers = {_TABLES[kind.removeprefix(".")] for kind in tables}
+        remedy = (
+            f"read their rows with --from {readers.pop()}" if readers in ({"csv"}, {"parquet"}) else "convert them to Parquet or JSON lines"
         )
+        raise UsageError(f"expected text to tokenize, got {' and '.join(tables)} files, each of which would be one document; {remedy}")
 
 
 def each_file(sets: FieldSets, given: Sequence[FieldRule] | None) -> str:

@@ -7,9 +7,8 @@ from shardtools.errors import UsageError
 from shardtools.sources import Wanted
 from shardtools.sources._json_records import Record
 from shardtools.sources._record_layout import FieldMapping, nested_column
-from shardtools.units import printable
+from shardtools.units import listed
 
-_SHOWN_FIELDS = 8
 _CHAT_FIELD = "messages"
 
 
@@ -21,10 +20,8 @@ def wanted_mapping(wanted: Wanted, records: Sequence[Record]) -> FieldMapping:
         return mapping
     is_chat = wanted.field.encoding == "json"
     names = sorted({path for record in records for path in _paths(record, list if is_chat else str)})
-    more = f" and {len(names) - _SHOWN_FIELDS:,} more" if len(names) > _SHOWN_FIELDS else ""
-    got = ", ".join(map(printable, names[:_SHOWN_FIELDS])) or "none"
     or_chat = ", or use --chat" if wanted.path is None and not is_chat and _CHAT_FIELD in names else ""
-    raise UsageError(f"expected a field {path!r} in the records, got {got}{more}; choose with --text-key{or_chat}")
+    raise UsageError(f"expected a field {path!r} in the records, got {listed(names)}; choose with --text-key{or_chat}")
 
 
 def _paths(record: Record, kind: type) -> Iterator[str]:

@@ -15,12 +15,12 @@ class LineFile:
     """Index of the input it belongs to."""
     path: bytes
     num_bytes: int
-    modified_ns: int
+    version: bytes
     text_bytes: int
     """Length of its text: exact for a plain file, estimated for a compressed one."""
 
     def window(self, begin: int = 0, end: int = WHOLE_FILE) -> Window:
-        return Window(self.path, begin, end, self.num_bytes)
+        return Window(self.path, begin, end, self.num_bytes, self.version)
 
 
 @dataclass(frozen=True)

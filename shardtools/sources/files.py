@@ -15,10 +15,12 @@ from shardtools.partitions import cut_exactly
 from shardtools.plan import permutation
 from shardtools.sample import Batch, Field, RejectSink
 from shardtools.sources import PATH_FIELD, PREVIEW_KEYS, Survey, SurveyRequest, escape_note
+from shardtools.sources._file_ahead import costs_ahead
 from shardtools.sources._file_plan import FilePlan, PlanSubtree, plan_scan
-from shardtools.sources._file_reader import FileReader, join, shown
+from shardtools.sources._file_reader import FileReader
 from shardtools.sources._grouping import CHOOSE_RULE, NO_EXTENSION_FIELD, FieldRule, choose_rule, field_rules, parse_field_rules
 from shardtools.sources._layout import LABEL_FIELD, Layout, label_names
+from shardtools.sources._planned import join, shown
 from shardtools.sources._scan import Subtree, scan, subtrees
 from shardtools.sources._text_kinds import each_file, refuse_only_tables, refuse_unfit
 from shardtools.units import plural
@@ -77,6 +79,7 @@ class Files:
             notes.append("labels are packed in folder order, and class-sorted shards train badly: add --shuffle --seed S")
         encoder = request.format.encoder(fields, request.limit.num_bytes)
         weights, costs = _sizes(extents, layout, encoder)
+        costs = costs_ahead(extents, layout, request, costs)
         return Survey(
             source=replace(self, group=rule, layout=layout),
             fields=fields,
@@ -87,6 +90,8 @@ class Files:
             expected_bytes=sum(costs),
             num_twins=_num_twins(planned.extents),
             newest_ns=planned.newest_ns,
+            fixes_shards=True,
+            is_shuffled=request.shuffle_seed is not None,
         )
 
     def _settled(self, planned: FilePlan, request: SurveyRequest) -> tuple[Layout, tuple[Field, ...]]:
@@ -119,11 +124,11 @@ class Files:
             raise UsageError("expected --fields or --text-key, got both; choose one")
         return parse_field_rules(request.wanted.path)
 
-    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink) -> Iterator[Batch]:
+    def read(self, roots: Sequence[str], extents: Sequence[bytes], reject: RejectSink, extras: Sequence[str] = ()) -> Iterator[Batch]:
         assert self.layout is not None, "a recipe holds a surveyed source"
-        reader = FileReader(self.layout, roots, reject)
+        reader = FileReader(self.layout, roots, extents, reject, extras)
         try:
-            yield from reader.batches(extents)
+            yield from reader.batches()
         finally:
             reader.close()
 
@@ -133,7 +138,7 @@ class Files:
         parts: list[FilePlan] = []
         trees: list[Subtree] = []
         for index, given in enumerate(request.inputs):
-            if given.paths is None:
+            if given.paths is None and not given.is_remote:
                 trees += subtrees(index, given)
             else:
                 parts.append(plan_scan(scan(given), index, rule))

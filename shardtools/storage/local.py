@@ -6,20 +6,19 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, ClassVar, TypeVar
+from io import FileIO
+from typing import BinaryIO, ClassVar
 
 from shardtools.errors import StorageError
-from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME
-from shardtools.storage import is_safe_name, one_sentence, sentence_of
-from shardtools.storage._folders import make_folders, remove_tree, sync_folder
+from shardtools.manifest import BUILD_FOLDER, MANIFEST_NAME, PRIVATE_FOLDER
+from shardtools.storage import Stored, Whole, one_sentence, require_safe, sentence_of
+from shardtools.storage._file_writer import LocalWriter
+from shardtools.storage._folders import make_folders, remove_empty, remove_tree, sync_files, sync_folder
 
-_T = TypeVar("_T")
 _BLOCK_BYTES = 1 << 20
-# New files follow the umask, like those of any other program.
-_FILE_MODE = 0o666
 _LOCK_SECONDS = 60.0
 _LOCK_POLL_SECONDS = 0.05
 
@@ -31,6 +30,8 @@ class Local:
     uri: str
 
     is_local: ClassVar[bool] = True
+    finishes_at_once: ClassVar[bool] = False
+    num_at_once: ClassVar[int] = 1
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.local_path(name)
@@ -58,7 +59,7 @@ class Local:
         path = self.local_path(name)
         with one_sentence("read", path):
             try:
-                with _open_regular(path) as file:
+                with _opened_regular(path) as file:
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -67,9 +68,9 @@ class Local:
         status = self._status(name)
         return None if status is None else status.st_size
 
-    def modified_ns(self, name: str) -> int | None:
+    def entry(self, name: str) -> Stored | None:
         status = self._status(name)
-        return None if status is None else status.st_mtime_ns
+        return None if status is None else Stored(name, status.st_size, status.st_mtime_ns, str(status.st_mtime_ns))
 
     def sha256(self, name: str) -> str:
         path = self.local_path(name)
@@ -79,14 +80,17 @@ class Local:
                 digest.update(block)
         return digest.hexdigest()
 
+    def entries(self, prefix: str = "") -> Iterator[Stored]:
+        return (found for name in self.names(prefix) if (found := self.entry(name)) is not None)
+
     def names(self, prefix: str = "") -> Iterator[str]:
         root = self.local_path(prefix) if prefix else self.uri
         for folder, _, files in os.walk(root, onerror=_refuse_walk_error):
             for name in files:
                 yield os.path.relpath(os.path.join(folder, name), self.uri).replace(os.sep, "/")
 
-    def writer(self, name: str) -> "LocalWriter":
-        return LocalWriter(self.local_path(name))
+    def writer(self, name: str, *, durable: bool = True) -> LocalWriter:
+        return LocalWriter(self.local_path(name), durable=durable)
 
     def move(self, source: str, target: str) -> bool:
         old, new = self.local_path(source), self.local_path(target)
@@ -101,7 +105,14 @@ class Local:
                 return False
         return True
 
-    def sync_names(self) -> None:
+    def place(self, source: str, target: str) -> bool:
+        return self.move(source, target)
+
+    def adopt(self, uri: str, found: Stored, target: str) -> bool:
+        return False
+
+    def sync(self, names: Iterable[str] = ()) -> None:
+        sync_files([self.local_path(name) for name in names])
         with one_sentence("write", self.uri):
             sync_folder(self.local_path(MANIFEST_NAME))
 
@@ -122,24 +133,56 @@ class Local:
         with one_sentence("delete", path):
             try:
                 os.unlink(path)
+                if not name.startswith(PRIVATE_FOLDER + "/"):  # into whose folders others may be writing
+                    remove_empty(os.path.dirname(path), self.uri)
             except FileNotFoundError:
                 pass
-            except (IsADirectoryError, PermissionError):
+            except IsADirectoryError:  # or was one, if another run removes it, too
+                remove_tree(path)
+            except PermissionError:  # what macOS says of a folder
                 if not os.path.isdir(path):
                     raise
                 remove_tree(path)
 
-    def fetch(self, name: str, path: str) -> None:
+    def discard_unfinished(self, prefix: str = "") -> None:
+        pass  # what is not finished has a name
+
+    def fetch(self, name: str, path: str, version: str = "") -> None:
         stored = self.local_path(name)
-        with one_sentence("copy", f"{stored} to {path}"), _open_regular(stored) as old, open(path, "xb") as new:
+        with one_sentence("copy", f"{stored} to {path}"), _opened_version(stored, version) as old, open(path, "xb") as new:
             while block := old.read(_BLOCK_BYTES):
                 new.write(block)
 
+    def read_into(self, name: str, view: memoryview, begin: int = 0) -> None:
+        path = self.local_path(name)
+        position = 0
+        with one_sentence("read", path), _opened_regular(path) as file:
+            file.seek(begin)
+            while position < len(view):
+                taken = file.readinto(view[position:])
+                if not taken:
+                    num_bytes = os.fstat(file.fileno()).st_size
+                    raise StorageError(f"expected {begin + len(view)} bytes of {path}, got only {num_bytes}; restore it")
+                position += taken
+
+    def wholes(self, wanted: Iterable[tuple[str, int]]) -> Iterator[Whole | None]:
+        return (self._whole(*one) for one in wanted)
+
+    def open(self, name: str, until: int | None = None, version: str = "") -> BinaryIO:
+        path = self.local_path(name)
+        with one_sentence("read", path):
+            return _opened_version(path, version)
+
     def local_path(self, name: str) -> str:
-        # Names also come from manifests of unknown origin.
-        if not is_safe_name(name):
-            raise StorageError(f"expected a name below {self.uri}, got {name!r}; do not use this dataset before you know who made it")
+        require_safe(name, self.uri)
         return os.path.join(self.uri, name)
+
+    def _whole(self, name: str, num_bytes: int) -> Whole | None:
+        found = self.entry(name)
+        if found is None or found.num_bytes != num_bytes:
+            return found and Whole(b"", found.num_bytes, found.version)
+        data = self.get(name)
+        return None if data is None else Whole(data, len(data), found.version)
 
     def _status(self, name: str) -> os.stat_result | None:
         path = self.local_path(name)
@@ -167,45 +210,21 @@ class Local:
         return temporary
 
 
-class LocalWriter:
-    """A file that is being written; the caller chose a name nobody else looks at, and renames it when it is finished."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.spool_folder = os.path.dirname(path)
-        with one_sentence("create", path):
-            make_folders(self.spool_folder)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
-
-    def write(self, data: bytes) -> None:
-        with one_sentence("write", self._path):
-            written = os.write(self._fd, data)
-            # A short write happens at a full disk and above 2 GiB.
-            view = memoryview(data)
-            while written < len(data):
-                written += os.write(self._fd, view[written:])
-
-    def finish(self) -> None:
-        with one_sentence("write", self._path):
-            os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-
-    def abort(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        with one_sentence("delete", self._path):
-            _ignore_missing(lambda: os.unlink(self._path))
-
-
-@contextmanager
-def _open_regular(path: str) -> Iterator[IO[bytes]]:
+def _opened_regular(path: str) -> FileIO:
     # A FIFO of that name would otherwise be waited for, and a device read for ever.
-    with open(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise StorageError(f"expected a regular file at {path}, got something else; remove it")
-        yield file
+    file = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise StorageError(f"expected a regular file at {path}, got something else; remove it")
+    return file
+
+
+def _opened_version(path: str, version: str) -> FileIO:
+    file = _opened_regular(path)
+    if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
+        file.close()
+        raise StorageError(f"expected {path} to be the file that was listed, got another; run again when nothing writes to it")
+    return file
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -229,8 +248,3 @@ def _lock(fd: int, path: str) -> None:
             time.sleep(_LOCK_POLL_SECONDS)
         except OSError:
             return  # a file system without such locks
-
-
-def _ignore_missing(action: Callable[[], _T]) -> None:
-    with suppress(FileNotFoundError):
-        action()

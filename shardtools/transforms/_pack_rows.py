@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardtools.npy import npy_bytes
 from shardtools.sample import Batch
 from shardtools.transforms import PartitionWork
 from shardtools.transforms._columns import DOC_IDS, LOSS_MASK, SEQ_LENS, TOKENS
-from shardtools.transforms._pack_npy import npy_bytes
 from shardtools.transforms._pack_pieces import DocPiece, Ints, Pieces
 from shardtools.transforms._pack_windows import PackedRows
 

@@ -13,15 +13,17 @@ from typing import NamedTuple
 
 from shardtools.build.receipts import PLAN_NAME
 from shardtools.build.workers import fitting_engine
-from shardtools.datasets import Dataset, survey_dataset
+from shardtools.datasets import Dataset, is_pattern, survey_dataset
 from shardtools.digests import DigestTable
 from shardtools.engines import Progress
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME
+from shardtools.places import Listing, is_there, length_of
 from shardtools.storage import open_storage
 from shardtools.verify._index import check_index
 from shardtools.verify._offsets import offset_places
-from shardtools.verify._presence import check_presence, length_of
+from shardtools.verify._presence import check_presence
 from shardtools.verify._shards import CheckShard, ShardItem, ShardReport
+from shardtools.verify._splits import split_proof
 from shardtools.verify._token_rules import has_ids_of_its_own, token_rules
 from shardtools.verify._unique import check_contents, check_keys
 from shardtools.verify.findings import KINDS, LEVELS, Finding, Findings
@@ -55,18 +57,18 @@ def verify(uri: str, options: VerifyOptions = VerifyOptions(), on_progress: OnPr
     """
     began = time.monotonic()
     findings = Findings(options.max_findings)
-    storage = open_storage(uri)
-    if storage.num_bytes(MANIFEST_NAME) is None and storage.num_bytes(PLAN_NAME) is not None:
+    if _is_unfinished(uri):
         findings.add("unfinished-build", "expected a published dataset, got a build that has not finished", PLAN_NAME)
-        nothing = Dataset(storage.uri, "unknown", (), (), None)
+        nothing = Dataset(open_storage(uri).uri, "unknown", (), (), None)
         return Verdict.of(nothing, (), findings.all(), options, seconds=time.monotonic() - began)
     dataset = survey_dataset(uri)
     _refuse_impossible(dataset, options)
-    check_presence(dataset, findings)
+    listing = dataset.listing()
+    check_presence(dataset, listing, findings)
     check_index(dataset, findings)
     keys, contents, pieces = DigestTable(RECORD_BYTES), DigestTable(RECORD_BYTES), DigestTable(PIECE_BYTES)
     try:
-        reports = _check_shards(dataset, options, on_progress, (keys, contents, pieces))
+        reports = _check_shards(_items(dataset, listing), CheckShard(dataset, options), on_progress, (keys, contents, pieces))
         for report in reports:
             findings.extend(report.findings)
         check_keys(dataset, keys, findings)
@@ -74,7 +76,7 @@ def verify(uri: str, options: VerifyOptions = VerifyOptions(), on_progress: OnPr
         check_contents(dataset, contents, findings)
         num_samples = {report.shard.index: report.num_samples for report in reports}
         stored = Stored(dataset, tuple(num_samples.get(shard.index, 0) for shard in dataset.shards), keys)
-        proofs = _ask_more(stored, options, findings)
+        proofs = [split_proof(stored), *_ask_more(stored, options, findings)]
     finally:
         for table in (keys, contents, pieces):
             table.close()
@@ -84,9 +86,10 @@ def verify(uri: str, options: VerifyOptions = VerifyOptions(), on_progress: OnPr
 def _refuse_impossible(dataset: Dataset, options: VerifyOptions) -> None:
     """What cannot be carried out is said before anything is read."""
     if options.asks_for_delivery:
-        from shardtools.verify.delivery import refuse_impossible
+        from shardtools.verify.delivery import refuse_elsewhere, refuse_impossible
 
         refuse_impossible(options.delivery, dataset.format_name)
+        refuse_elsewhere(options.delivery, dataset)
     if options.against:
         from shardtools.verify.against import refuse_sources
 
@@ -116,11 +119,10 @@ def _ask_more(stored: Stored, options: VerifyOptions, findings: Findings) -> lis
 
 
 def _check_shards(
-    dataset: Dataset, options: VerifyOptions, on_progress: OnProgress, tables: tuple[DigestTable, DigestTable, DigestTable]
+    items: Sequence[ShardItem], check: CheckShard, on_progress: OnProgress, tables: tuple[DigestTable, DigestTable, DigestTable]
 ) -> list[ShardReport]:
     """Reports in the order of the shards; the digests of keys and contents go into the tables instead."""
-    items = [item for item in _items(dataset) if length_of(dataset, item.shard.name) is not None]
-    sizes = [length_of(dataset, item.shard.name) or 0 for item in items]
+    sizes = [item.num_bytes for item in items]
     total_bytes = sum(sizes)
     reports: list[ShardReport] = []
 
@@ -132,8 +134,8 @@ def _check_shards(
             table.add(records)
         reports.append(replace(report, keys=b"", contents=b"", pieces=b""))
 
-    with fitting_engine(options.workers, sizes) as engine:
-        engine.run(CheckShard(dataset, options), items, on_report, on_result)
+    with fitting_engine(check.options.workers, sizes) as engine:
+        engine.run(check, items, on_report, on_result)
     return sorted(reports, key=lambda report: report.shard.index)
 
 
@@ -150,8 +152,21 @@ def _check_tokens(dataset: Dataset, reports: Sequence[ShardReport], pieces: Dige
             check_documents(pieces, rules, manifest.ledger.num_written, findings)
 
 
-def _items(dataset: Dataset) -> list[ShardItem]:
-    """The shards, each with the place of its offsets, where there is an offsets file of the right length."""
+def _items(dataset: Dataset, listing: Listing) -> list[ShardItem]:
+    """The shards that are there, each with the place of its offsets, where there is an offsets file of the right length."""
     begins = offset_places(shard.num_samples or 0 for shard in dataset.shards)
-    comparable = dataset.manifest is not None and length_of(dataset, OFFSETS_NAME) == begins[-1]
-    return [ShardItem(shard, begins[i] if comparable else None) for i, shard in enumerate(dataset.shards)]
+    comparable = dataset.manifest is not None and length_of(listing, OFFSETS_NAME) == begins[-1]
+    lengths = [length_of(listing, shard.name) for shard in dataset.shards]
+    return [
+        ShardItem(shard, num_bytes, (begins[i], begins[i + 1]) if comparable else None)
+        for i, (shard, num_bytes) in enumerate(zip(dataset.shards, lengths, strict=True))
+        if num_bytes is not None
+    ]
+
+
+def _is_unfinished(uri: str) -> bool:
+    """A build lies there, and nothing that was published."""
+    if is_pattern(uri) and not is_there(uri):
+        return False
+    storage = open_storage(uri)
+    return storage.num_bytes(MANIFEST_NAME) is None and storage.num_bytes(PLAN_NAME) is not None

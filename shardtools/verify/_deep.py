@@ -27,9 +27,15 @@ _IMAGES = {
     "pbm": "PPM",
 }
 """Pillow's name of the format, by extension or MDS encoding."""
+_MAGIC = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG", b"GIF87a": "GIF", b"GIF89a": "GIF", b"RIFF": "WEBP"}
+"""What the images begin with that no other bytes are likely to begin with."""
 _MAX_PIXELS = 1 << 28
 """A larger image is not decoded: what a few bytes of it claim would fill the memory."""
 _SHOWN_BYTES = 16
+
+
+def all_sound(value: memoryview) -> None:
+    """The check of values that were decoded before."""
 
 
 def check_of(dataset: Dataset, shard: Shard, name: str) -> Check | None:
@@ -46,9 +52,18 @@ def check_of(dataset: Dataset, shard: Shard, name: str) -> Check | None:
     return {"json": _check_json, "str": _check_text, "int": _check_int}.get(encoding)
 
 
+def check_by_content(value: memoryview) -> Check | None:
+    """How a value is decoded whose field does not say what it holds: images show what they are, and of what is absent MDS has nothing."""
+    if not value:
+        return all_sound
+    start = bytes(value[:12])
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    return None if kind is None or (kind == "WEBP" and start[8:] != b"WEBP") else partial(_check_image, kind)
+
+
 def is_decoded_before(dataset: Dataset, shard: Shard, name: str) -> bool:
     """Whether every value of the field was decoded already, when the shard was parsed."""
-    return dataset.format_name == "mds" and dataset.field(shard, name).encoding not in (*_IMAGES, "bytes")
+    return dataset.format_name == "mds" and dataset.field(shard, name).encoding not in (*_IMAGES, "bytes", "pkl")
 
 
 def _check_image(kind: str, value: memoryview) -> str | None:

@@ -1,10 +1,10 @@
 """That MDS's ``index.json`` says the same as the manifest, the recipe, and itself."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shardtools.datasets import Dataset, IndexEntry, Shard
-from shardtools.formats import MDS_INDEX_NAME
+from shardtools.formats import index_place
 from shardtools.manifest import Manifest
 from shardtools.verify.findings import Findings
 
@@ -13,19 +13,21 @@ def check_index(dataset: Dataset, findings: Findings) -> None:
     """Compare the index with whatever else is known. What it says of a shard's bytes is compared when the shard is parsed."""
     if dataset.format_name != "mds" or any(problem.kind == "index-damaged" for problem in dataset.problems):
         return
-    if dataset.manifest is None:
-        details = list(_column_contradictions(dataset))
-    elif (text := dataset.storage.get(MDS_INDEX_NAME)) is not None:
-        details = list(_own_contradictions(dataset, text))
-    else:
-        return  # that it is not there is a finding already
-    for shard in dataset.shards:
-        details += _hash_contradictions(shard)
-    for detail in details:
-        findings.add("index-contradiction", detail, MDS_INDEX_NAME)
+    for split in dict.fromkeys(shard.split for shard in dataset.shards):
+        shards = [shard for shard in dataset.shards if shard.split == split]
+        if dataset.manifest is None:
+            details = list(_column_contradictions(dataset))
+        elif (text := dataset.storage.get(index_place(split))) is not None:
+            details = list(_own_contradictions(dataset, shards, text))
+        else:
+            continue  # that it is not there is a finding already
+        for shard in shards:
+            details += _hash_contradictions(shard)
+        for detail in details:
+            findings.add("index-contradiction", detail, index_place(split))
 
 
-def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:
+def _own_contradictions(dataset: Dataset, shards: Sequence[Shard], text: bytes) -> Iterator[str]:
     content = json.loads(text)
     # The index of shards that came from elsewhere may have been there before, in other words.
     is_own = dataset.manifest is not None and dataset.manifest.is_canonical
@@ -33,15 +35,15 @@ def _own_contradictions(dataset: Dataset, text: bytes) -> Iterator[str]:
     was_packed = dataset.manifest is not None and dataset.manifest.recipe["source"].get("name") not in ("index", "merge")
     if is_own and (json.dumps(content, sort_keys=True).encode() != text or content.keys() != {"shards", "version"}):
         yield "expected the text this package writes, with shards and version alone, got another of the same meaning"
-    if len(content["shards"]) != len(dataset.shards):
-        yield f"expected {len(dataset.shards)} shards as in the manifest, got {len(content['shards'])}"
+    if len(content["shards"]) != len(shards):
+        yield f"expected {len(shards)} shards as in the manifest, got {len(content['shards'])}"
     columns = {field.name: field.encoding for field in dataset.fields}
-    for shard in dataset.shards:
+    for i, shard in enumerate(shards):
         if shard.entry is None:
             continue
         file = shard.entry.compressed or shard.entry.raw
         if file.name != shard.name:
-            yield f"expected {shard.name} as shard {shard.index}, got {file.name}"
+            yield f"expected {shard.name} as shard {i}, got {file.name}"
         if file.num_bytes != shard.num_bytes:
             yield f"expected {shard.num_bytes} bytes for {shard.name} as in the manifest, got {file.num_bytes}"
         if shard.entry.num_samples != shard.num_samples:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardtools.datasets import Dataset
-from shardtools.formats import MDS_INDEX_NAME, split_names
+from shardtools.formats import index_place, split_names
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, REJECTS_NAME, Manifest, ShardEntry
 from shardtools.storage import Storage
 
@@ -16,6 +16,10 @@ def contradictions(dataset: Dataset, manifest: Manifest) -> Iterator[str]:
     ledger = _stored_ledger(dataset.storage)
     if ledger != manifest.ledger.as_json():
         yield f"expected a ledger where read = written + rejected + filtered, got {ledger}"
+    filters, num_filtered = manifest.ledger.filters, manifest.ledger.num_filtered
+    # Only transforms leave out samples besides.
+    if filters.total() > num_filtered or (filters.total() < num_filtered and not manifest.ledger.transforms):
+        yield f"expected options that left out the {num_filtered:,} samples filtered, got {dict(filters)}"
     num_samples = sum(shard.num_samples for shard in manifest.shards)
     if num_samples != manifest.ledger.num_stored:
         yield f"expected the shards to hold the {manifest.ledger.num_stored:,} samples written, got {num_samples:,}"
@@ -27,6 +31,10 @@ def contradictions(dataset: Dataset, manifest: Manifest) -> Iterator[str]:
     fields = {field.name: field.optional for field in dataset.fields}
     for shard in manifest.shards:
         yield from _shard_contradictions(shard, manifest.recipe, fields)
+        if manifest.splits and not shard.name.startswith((f"{shard.split}/", f"{shard.split}-")):
+            yield f"expected the shards of the split {shard.split or '(none)'} in a folder or under names of its own, got {shard.name}"
+        if shard.split not in manifest.selection.splits and manifest.selection.splits:
+            yield f"expected splits of {', '.join(manifest.selection.splits)} as in the recipe, got {shard.split!r} for {shard.name}"
     seen = {name for shard in manifest.shards for joined in shard.field_sets for name in split_names(joined)}
     for name, optional in fields.items():
         if name not in seen and not optional and manifest.shards:
@@ -54,4 +62,4 @@ def _stored_ledger(storage: Storage) -> Any:
 
 def _required(dataset: Dataset, manifest: Manifest) -> set[str]:
     names = {OFFSETS_NAME} | ({REJECTS_NAME} if manifest.ledger.num_rejected else set())
-    return names | ({MDS_INDEX_NAME} if dataset.format_name == "mds" else set())
+    return names | ({index_place(shard.split) for shard in manifest.shards} if dataset.format_name == "mds" else set())

@@ -11,7 +11,8 @@ import xxhash
 from shardtools.datasets import Dataset, Shard
 from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.formats import Columns, Fault, StoredSample, joined_names, split_names
-from shardtools.verify._deep import Check, check_of, is_decoded_before
+from shardtools.verify._deep import Check, all_sound, check_by_content, check_of, is_decoded_before
+from shardtools.verify._splits import split_rule
 from shardtools.verify._token_rules import token_rules
 from shardtools.verify.options import VerifyOptions
 from shardtools.verify.stored import RECORD_BYTES
@@ -43,6 +44,7 @@ class Tally:
         self._checks: dict[str, Check | None] = {}
         self.tokens = _token_tally(dataset, shard)
         """Where samples are rows of tokens."""
+        self._splits = split_rule(dataset.manifest)
 
     def add(self, columns: Columns, raw: memoryview) -> None:
         """Count the samples of columns whose values lie in ``raw``."""
@@ -53,9 +55,10 @@ class Tally:
         self.offsets.extend(columns.offsets)
         self.field_sets.update(columns.field_sets)
         self._key_digests += map(key_digest, keys)
+        self._check_splits(keys, columns.offsets)
         if self._wants_contents:
             self._content_digests += _content_digests(columns, raw)
-        if self._deep or self.tokens is not None:
+        if self._deep or self.tokens is not None or (self._splits is not None and self._splits.field is not None):
             for i, (key, names) in enumerate(zip(keys, columns.field_sets, strict=True)):
                 spans = range(columns.firsts[i], columns.firsts[i + 1])
                 values = [raw[int(columns.begins[j]) : int(columns.ends[j])] for j in spans]
@@ -71,6 +74,7 @@ class Tally:
         self.offsets.append(sample.offset)
         self.field_sets[names] += 1
         self._key_digests.append(key_digest(key.encode("utf-8", "surrogateescape")))
+        self._check_splits([key.encode("utf-8", "surrogateescape")], [sample.offset])
         if self._wants_contents:
             self._content_digests.append(_content_digest(sample, self._shard.format.key_name, self._dataset.format_name == "mds"))
         self._look_into(key, sample.offset, sample.values)
@@ -83,18 +87,33 @@ class Tally:
         """The same of contents; empty where they were not asked for."""
         return _records(self._content_digests, shard)
 
+    def _check_splits(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+        if self._splits is None or self._splits.field is not None:
+            return
+        for i, problem in self._splits.of_keys(keys, self._shard.split):
+            self._add_fault(Fault("wrong-split", offsets[i], keys[i].decode("utf-8", "surrogateescape"), problem))
+
     def _look_into(self, key: str, offset: int, values: Mapping[str, memoryview]) -> None:
+        if self._splits is not None and self._splits.field is not None:
+            problem = self._splits.of_values(self._dataset, self._shard, key, values)
+            if problem is not None:
+                self._add_fault(Fault("wrong-split", offset, key, problem))
         if self.tokens is not None and (problem := self.tokens.add(values)) is not None:
             self._add_fault(Fault("broken-row", offset, key, problem))
         for name, value in values.items() if self._deep else ():
-            if name not in self._checks:
-                self._checks[name] = check_of(self._dataset, self._shard, name)
-                if self._checks[name] is None and not is_decoded_before(self._dataset, self._shard, name):
-                    self.unchecked.add(name)
-            check = self._checks[name]
-            problem = None if check is None else check(value)
+            problem = self._problem_of(name, value)
             if problem is not None:
                 self._add_fault(Fault("undecodable-value", offset, key, f"field {name!r}: {problem}"))
+
+    def _problem_of(self, name: str, value: memoryview) -> str | None:
+        """Why a value does not decode; what nobody here decodes is noted as unchecked."""
+        if name not in self._checks:
+            is_done = is_decoded_before(self._dataset, self._shard, name)
+            self._checks[name] = all_sound if is_done else check_of(self._dataset, self._shard, name)
+        check = self._checks[name] or check_by_content(value)
+        if check is None:
+            self.unchecked.add(name)
+        return None if check is None else check(value)
 
     def _add_fault(self, fault: Fault) -> None:
         # Beyond the limit faults are only counted, so they need no text of their own.

@@ -78,7 +78,8 @@ def check_contents(dataset: Dataset, table: DigestTable, findings: Findings) -> 
             if place.key == found[0].key:
                 continue  # the same key twice is a finding of its own
             where = f"{found[0].shard.name} at byte {found[0].offset} and, as {place.key!r}, in {place.shard.name} at byte {place.offset}"
-            detail = f"expected every content under one key, got the same under {len(keys)}: {found[0].key!r} in {where}"
+            across = "" if place.shard.split == found[0].shard.split else f", in two splits, {found[0].shard.split} and {place.shard.split}"
+            detail = f"expected every content under one key, got the same under {len(keys)}{across}: {found[0].key!r} in {where}"
             findings.add("duplicate-content", detail, place.shard.name, place.key, place.offset)
     num_more = repeats.num_surplus - num_listed
     if num_more > 0:

@@ -62,6 +62,7 @@ KINDS: dict[str, Kind] = {
     "broken-row": Kind(3, _REBUILD),
     "broken-document": Kind(3, _REBUILD),
     "token-ledger": Kind(3, _REBUILD),
+    "wrong-split": Kind(3, "pack the source again with --overwrite: until then readers of one split see samples of another"),
     "duplicate-content": Kind(4, "keep one of the two if they are one sample, and pack again", True),
     "read-twice": Kind(5, _READER),
     "never-read": Kind(5, _READER),

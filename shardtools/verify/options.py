@@ -42,6 +42,8 @@ class VerifyOptions:
     """The source the dataset was packed from, or another dataset, to compare with."""
     tokenizer: str | None = None
     """Where the tokenizer of a dataset of tokens lies, to compare it with its source."""
+    media_root: str | None = None
+    """Where the media lie that records point at, to compare a dataset that took them in with its source; None: in the source."""
     targets: tuple[str, ...] = ()
     """Readers that must take every sample as it is."""
     strict: bool = False

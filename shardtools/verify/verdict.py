@@ -86,7 +86,7 @@ class Verdict:
             proofs=tuple(proofs),
             num_shards=len(dataset.shards),
             num_samples=sum(report.num_samples for report in reports),
-            num_bytes=sum(dataset.storage.num_bytes(shard.name) or 0 for shard in dataset.shards),
+            num_bytes=sum(report.num_bytes for report in reports),
             unchecked_fields=tuple(sorted({name for report in reports for name in report.unchecked})),
             has_keys=not any(shard.is_keyless for shard in dataset.shards),
             seconds=seconds,

@@ -25,6 +25,7 @@ def side(name: str, uri: str, kind: str, reader: str, **others: Any) -> dict[str
         "first_batch_s": 1.9,
         "startup": {"iter_s": 0.05, "first_batch_s": 1.85, "epoch2_s": 0.1, "teardown_s": 0.04},
         "read_amplification": 1.1,
+        "fetched": None,
         "cpu_util": 1.8,
         "disk_read_MBps": 80.2,
         "peaks": PEAKS,
@@ -115,8 +116,8 @@ COMPARED = {
     "mean_ratio": 2.3,
     "method": "t",
     "outliers": [],
-    "sentence": "2.31x faster (2.20-2.40x), p = 0.031",
-    "answer": "wds by webdataset is 2.31x faster (2.20-2.40x), p = 0.031, than files by torch",
+    "sentence": "2.31x as fast (2.20-2.40x), p = 0.031",
+    "answer": "wds by webdataset is 2.31x as fast as files by torch (2.20-2.40x), p = 0.031",
     "answer_zh": "WDS 分片（webdataset）更快：吞吐是小文件（torch）的 2.31 倍（95 % 区间 2.20–2.40），p = 0.031",
     "confidence": "normal",
     "doubts": [],
@@ -175,14 +176,16 @@ def report(**others: Any) -> dict[str, Any]:
         "sides": sides,
         "trials": [],
         "comparisons": [COMPARED],
-        "ablation": [{"side": 0, "stage": "storage", "ratio": 2.4, "ci": [2.2, 2.6], "n": 3, "rates": [[1240.0, 2976.0]] * 3}],
+        "ablation": [
+            {"side": 0, "stage": "storage", "ratio": 2.4, "ci": [2.2, 2.6], "ci_by": "repeats", "n": 3, "rates": [[1240.0, 2976.0]] * 3}
+        ],
         "ceilings": None,
         "verdicts": [VERDICT],
         "verdict": VERDICT,
         "matrix": None,
         "recommendation": None,
         "gates": [],
-        "notes": ["both sides: in 1 of 6 trials the data ended before the window was long enough"],
+        "notes": ["both sides: in 1 of 6 trials the data ended after 24 of 50 steps: give more samples, or a smaller --batch-size"],
         "not_measured": [],
     }
     return found | others

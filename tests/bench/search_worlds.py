@@ -74,6 +74,47 @@ def drawn_world(random: np.random.Generator) -> tuple[World, Space]:
     return world, Space(cap, f"{cap} workers", cpus)
 
 
+KINDS = ("plateau", "peak", "cliff", "slope", "no workers", "steps")
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Rates without a model of a machine behind them: of each W, and what each P makes of it there."""
+
+    kind: str
+    by_workers: tuple[float, ...]
+    by_queue: tuple[dict[int, float], ...]
+
+    def rate(self, cell: Cell) -> float:
+        return self.by_workers[cell.num_workers] * self.by_queue[cell.num_workers][cell.prefetch_factor]
+
+
+def drawn_surface(random: np.random.Generator) -> tuple[Surface, Space]:
+    """A plateau from any W on, a fall beyond the processors or the best W, a cliff anywhere, a slope up to the limit, steps, or workers
+    that bring nothing. In half of them a longer queue gains or loses, everywhere alike or with the sign turned beyond the processors."""
+    cpus = int(random.choice([1, 2, 3, 4, 6, 8, 12, 16, 24]))
+    cap = min(2 * cpus, int(random.integers(1, 32)) if random.random() < 0.3 else 1000)
+    kind, workers = str(random.choice(KINDS)), np.arange(cap + 1)
+    each, top = random.uniform(0.6, 1.05), int(random.integers(1, 2 * cpus + 1))
+    rates = each * np.minimum(workers, top).astype(float)
+    if kind == "slope":
+        rates = each * workers ** random.uniform(0.1, 1.0)
+    if kind == "steps":
+        rates[1:] = each * np.cumsum(np.where(random.random(cap) < 0.5, 1.0, random.uniform(0, 0.3)))
+    if kind == "peak":
+        rates *= (1 - random.uniform(0.01, 0.15)) ** np.maximum(0, workers - min(cpus, top))
+    if kind == "cliff":
+        rates[int(random.integers(1, cap + 1)) :] *= random.uniform(0.3, 0.9)
+    if kind == "no workers":
+        rates *= random.uniform(0.02, 1.2) / rates.max()
+    rates[0] = 1.0
+    gains = np.cumprod([1.0, 1 + random.uniform(-0.03, 0.12), 1 + random.uniform(-0.03, 0.08)])
+    queue = str(random.choice(["none", "none", "alike", "turned"]))
+    signs = [0.0 if queue == "none" or w == 0 else -0.5 if queue == "turned" and w > cpus else 1.0 for w in workers]
+    by_queue = tuple({factor: float(gain**sign) for factor, gain in zip((2, 4, 8), gains, strict=True)} for sign in signs)
+    return Surface(kind, tuple(map(float, rates)), by_queue), Space(cap, f"{cap} workers", cpus)
+
+
 def simulated(world: World, noise: float, random: np.random.Generator, clock: FakeClock) -> Callable[[Cell], Outcome]:
     def run(cell: Cell) -> Outcome:
         clock.now += 4.0
@@ -97,23 +138,24 @@ class Grid:
         """Each trial is one of those that were measured of its cell."""
 
         def run(cell: Cell) -> Outcome:
-            return Outcome("ok", float(random.choice(self.rates[cell])), epoch2_s=self.epoch2_s.get(cell))
+            return Outcome("ok", float(random.choice(self.trials(cell))), epoch2_s=self.epoch2_s.get(cell))
 
         return run
 
     @property
     def noise(self) -> float:
-        """Standard deviation of trials of one cell, as a logarithm."""
-        return float(np.sqrt(np.mean([np.var(np.log(rates), ddof=1) for rates in self.rates.values()])))
+        """Standard deviation of trials of one cell, as a logarithm; of cells that are near the best, as others decide nothing."""
+        best = max(self.median(cell) for cell in self.rates)
+        near = [rates for cell, rates in self.rates.items() if self.median(cell) >= 0.8 * best]
+        return float(np.sqrt(np.mean([np.var(np.log(rates), ddof=1) for rates in near])))
+
+    def trials(self, cell: Cell) -> list[float]:
+        """Over both ways to begin an epoch, which do not matter inside one."""
+        alike = replace(cell, persistent_workers=True)
+        return [rate for other, rates in self.rates.items() if replace(other, persistent_workers=True) == alike for rate in rates]
 
     def median(self, cell: Cell) -> float:
-        """Over both ways to begin an epoch, which do not matter inside one."""
-        same = [
-            rates
-            for other, rates in self.rates.items()
-            if replace(other, persistent_workers=True) == replace(cell, persistent_workers=True)
-        ]
-        return float(np.median(np.concatenate(same)))
+        return float(np.median(self.trials(cell)))
 
 
 def recorded_grids() -> list[Grid]:

@@ -5,6 +5,7 @@ The English comes from the code that writes it, wherever that can be called with
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,13 @@ from shardtools.bench.blocks import BlockPlan
 from shardtools.bench.noise import HostReading, judge
 from shardtools.bench.page_cache.state import NAMES_CAVEAT
 from shardtools.bench.prediction import Limits, Prediction, refusal
+from shardtools.bench.report import null_reasons
 from shardtools.bench.report.answers import answer_zh
-from shardtools.bench.report.chinese import translated
+from shardtools.bench.report.chinese import translated, with_comments
+from shardtools.bench.report.chinese_definitions import DEFINITIONS_ZH
+from shardtools.bench.report.definitions import DEFINITIONS
+from shardtools.bench.search.snippet import Call, shared_memory_lines, snippet
+from shardtools.bench.spec import Layout, Settings, Workload
 from shardtools.bench.statistics import compare
 from shardtools.bench.trial import instrumentation_overhead
 from shardtools.bench.trial._words import End, judged
@@ -49,9 +55,15 @@ def test_no_english_is_left(sentence: str) -> None:
     ("english", "chinese"),
     [
         (
-            "both sides: in 1 of 6 trials the data ended before the window was long enough",
-            "两边：6 次测试中有 1 次数据不够长，测量窗口偏短",
+            "both sides: in 1 of 6 trials the data ended after 24 of 50 steps: give more samples, or a smaller --batch-size",
+            "两边：6 次测试中有 1 次数据只够 24 步（需要 50 步）：请用更多样本，或减小 --batch-size",
         ),
+        (
+            "files by torch: in 2 of 2 trials the longest time of a window was over before it had enough steps: "
+            "a smaller --batch-size has more",
+            "小文件（torch）：2 次测试中有 2 次测量窗口到了最长时间，步数仍不够：减小 --batch-size 可增加步数",
+        ),
+        ("6 trials, number fixed", "6 次测试，数量固定"),
         (
             "wds by webdataset: shuffles by shards and a buffer, which is less random than random access; holds 1,000 samples in memory",
             "WDS 分片（webdataset）：按分片加缓冲区打乱，随机性不如随机访问；内存中保留 1,000 个样本",
@@ -88,3 +100,25 @@ def test_sentences_of_readers_notes_and_proofs(english: str, chinese: str) -> No
 )
 def test_answers(blocks: list[tuple[float, float]], chinese: str) -> None:
     assert answer_zh("A", "B", compare(blocks), is_of_shards=True) == chinese
+
+
+def test_every_definition_is_there_in_chinese() -> None:
+    assert set(DEFINITIONS_ZH) == set(DEFINITIONS)
+
+
+def test_every_reason_that_holds_for_all_reports_is_there_in_chinese() -> None:
+    reasons = {*null_reasons._OF_TRIALS.values(), *null_reasons._OF_REPORTS.values(), null_reasons.NOT_GIVEN}
+    assert [text for text in reasons if translated(text) == text] == []
+
+
+@pytest.mark.parametrize("settings", [Settings(2, in_order=False), Settings(0)])
+@pytest.mark.parametrize("kind", ["files", "wds"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_comments_of_the_snippet_are_chinese(settings: Settings, kind: Any, method: str) -> None:
+    layout = Layout("x", kind, "torch")
+    lines = shared_memory_lines(0 if kind == "files" else 2**30).values()
+    code = "\n".join([snippet(Call(settings, Workload(), layout, start_method=method)), *lines])
+    comments = re.findall(r"# (.+)", with_comments(code, "zh"))
+    assert comments
+    assert [comment for comment in comments if comment.isascii()] == []
+    assert with_comments(code, "en") == code

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 from bench_sides import QUIET, as_files, as_lines, as_mds, as_tars, ids_of, pack_tokens, pictures, small_tokenizer
 from torch.utils.data import IterableDataset
+from watching import processes_with, wait_until
 
 from shardtools.bench.equality import Proof, child, prove, refusal, refuse_unequal
 from shardtools.bench.equality._witness import Witness, canonical_key, digest_of, key_hash
@@ -467,7 +468,7 @@ def test_reading_that_fails_or_hangs_is_one_sentence(tmp_path, temporary):
         assert kind == "ShardtoolsError", done.stderr
         assert ("planted" if fault == "fail" else "longer than 3 seconds") in message
         assert os.listdir(temporary) == []
-        assert not [line for line in _command_lines() if str(temporary) in line]
+        wait_until(lambda: not processes_with(str(temporary), "cmdline"), 10)
 
 
 ASK = """
@@ -479,18 +480,6 @@ try:
 except ShardtoolsError as error:
     print(f"{{type(error).__name__}}: {{error}}", end="")
 """
-
-
-def _command_lines():
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    found.append(file.read().replace(b"\0", b" ").decode())
-            except OSError:
-                continue
-    return found
 
 
 def test_a_process_that_dies_tells_its_last_words(tmp_path, monkeypatch):

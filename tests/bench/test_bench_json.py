@@ -14,6 +14,7 @@ from shardtools.bench.blocks import BlockPlan
 from shardtools.bench.equality import Proof
 from shardtools.bench.measured import Measured, Trial
 from shardtools.bench.noise import Noise
+from shardtools.bench.report.asides import asides
 from shardtools.bench.report.definitions import DEFINITIONS
 from shardtools.bench.report.gates import Bounds, gates_of
 from shardtools.bench.report.null_reasons import explain
@@ -159,7 +160,7 @@ def test_parts_that_come_later_are_explained_too() -> None:
         gates=[{"name": "ratio", "required": 2.0, "got": None, "passed": False, "reason": "not_known"}],
     )
     for side in data["sides"]:
-        side |= {"tokens_per_s": 1.0, "peaks": {}}
+        side |= {"tokens_per_s": 1.0, "peaks": {}, "fetched": {}}
     data["environment"] = {}
     explain(data)
     assert unexplained(data) == []
@@ -229,7 +230,7 @@ def test_sides_of_which_one_was_read_again_are_compared_with_low_confidence() ->
     assert [side["cache_labels"] for side in data["sides"]] == [["cold-data"], ["warm"]]
     assert {one["cache"]["label_of_window"] for one in data["trials"] if one["side"] == 1} == {"warm"}
     assert data["cache"]["line"] == "cold-data, 0.0 % resident, cold-data/warm when measured: data was read again"
-    assert data["comparisons"][0]["answer"].startswith("wds by webdataset is 2.00x faster")
+    assert data["comparisons"][0]["answer"].startswith("wds by webdataset is 2.00x as fast as files by torch")
 
 
 def test_a_noisy_host_makes_confidence_low_and_a_quiet_one_does_not() -> None:
@@ -242,13 +243,57 @@ def test_a_noisy_host_makes_confidence_low_and_a_quiet_one_does_not() -> None:
 def test_a_note_of_both_sides_is_told_once() -> None:
     trials = both()
     for one in trials:
-        one.result.found["window"]["is_short"] = True
+        one.result.found["window"] |= {"is_short": True, "pass_samples": 300, "steps": 30}
         one.result.found["limits"] = ["holds 10 samples in memory"]
     trials[0].result.found["warnings"] = ["Of this side alone."]
     assert summed(trials)["notes"] == [
         "both sides: holds 10 samples in memory",
         "files by torch: Of this side alone",
-        "both sides: in 6 of 6 trials the data ended before the window was long enough",
+        "both sides: in 6 of 6 trials the data ended after 30 of 50 steps: give more samples, or a smaller --batch-size",
+    ]
+
+
+def test_data_that_ended_before_the_seconds_were_over_is_told_by_them() -> None:
+    trials = both()
+    for one in trials:
+        one.result.found["window"] |= {"is_short": True, "pass_samples": 300, "steps": 50, "wall_s": 4.46}
+    assert summed(trials)["notes"] == ["both sides: in 6 of 6 trials the data ended after 4.5 of 5 s: give more samples"]
+
+
+def test_where_most_trials_had_too_few_steps_the_words_know_how_many_are_wanted() -> None:
+    trials = both()
+    for one in trials[:-1]:
+        one.result.found["window"] |= {"is_short": True, "pass_samples": 300, "steps": 24}
+    measured = Measured(BenchRequest(("a", "b")), [FILES, SHARDS], Workload(), trials, [])
+    assert [situation_of(measured, side, LEDGER, is_noisy=False).ended_steps for side in (0, 1)] == [(24, 50), (24, 50)]
+
+
+def test_a_side_that_was_not_asked_and_shards_that_are_too_few_stand_beside_the_answer() -> None:
+    """Not among notes, of which the terminal shows the first few."""
+    trials = both()
+    for one in trials:
+        one.result.found["limits"] = ["1 shard can keep at most 1 of 2 workers busy"] if one.side else []
+    data = summed(trials)
+    assert data["asides"] == [
+        {
+            "side": 1,
+            "en": "wds by webdataset: 1 shard can keep at most 1 of 2 workers busy: write at least 2 shards",
+            "zh": "WDS 分片（webdataset）：只有 1 个分片，2 个 worker 中最多 1 个有活干：请至少写 2 个分片",
+        }
+    ]
+    assert not any("can keep at most" in note for note in data["notes"])
+    measured = Measured(BenchRequest(("a", "b")), [FILES, SHARDS], Workload(), both(), [], verdicts=[{"side": 0}])
+    (told,) = asides(measured, ["files by torch", "wds by webdataset"])
+    assert told["en"] == "wds by webdataset: what limits it was not asked: --attribute all asks it of every side"
+
+
+def test_a_window_that_was_cut_off_is_not_called_a_set_too_small() -> None:
+    """Its pass had not ended: more samples would change nothing."""
+    trials = both()
+    for one in trials:
+        one.result.found["window"]["is_short"] = True
+    assert summed(trials)["notes"] == [
+        "both sides: in 6 of 6 trials the longest time of a window was over before it had enough steps: a smaller --batch-size has more"
     ]
 
 
@@ -270,8 +315,8 @@ def test_what_is_at_hand_of_a_side(tmp_path: Any) -> None:
     measured = Measured(
         BenchRequest(("a", "b")), [layout, SHARDS], Workload(), trials, [(0, 1, compare([(100.0, 200.0), (100.0, 201.0)] * 3))]
     )
-    found = situation_of(measured, 0, LEDGER, is_noisy=True, knee_workers=3)
-    assert (found.name, found.data_bytes, found.num_shards, found.knee_workers, found.is_noisy) == ("files by torch", 1000, None, 3, True)
+    found = situation_of(measured, 0, LEDGER, is_noisy=True)
+    assert (found.name, found.data_bytes, found.num_shards, found.is_noisy, found.ended_steps) == ("files by torch", 1000, None, True, None)
     assert found.shards_over_this == pytest.approx((2.0, 2.01), abs=0.01) and found.shards_uri == "shards/"
     assert found.batch["samples"] == 10
     turned = situation_of(replace(measured, comparisons=[(1, 0, measured.comparisons[0][2])]), 0, LEDGER, is_noisy=False)

@@ -71,7 +71,7 @@ else:
 time.sleep(delay)
 bench.send_signal(number)
 code, began = bench.wait(), time.monotonic()
-while (ours() or os.listdir(folder)) and time.monotonic() - began < 20:
+while (ours() or os.listdir(folder)) and time.monotonic() - began < 60:
     time.sleep(0.05)
 print(json.dumps({"code": code, "processes": ours(), "files": os.listdir(folder), "shm": os.listdir("/dev/shm")}))
 """

@@ -60,7 +60,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def measured(sides: tuple[str, str], seed: int) -> dict[str, Any]:
-    workload = Workload(batch_size=16, transform="planted:plain", seed=seed)
+    workload = Workload(batch_size=16, transform="slowed_transforms:plain", seed=seed)
     settings = Settings(num_workers=1)
     request = BenchRequest(
         sides, ("shardtools",), workload, settings, cache="warm", plan=BlockPlan(seed), min_seconds=SECONDS, attribute="none"
@@ -99,7 +99,7 @@ def slowed(uri: str) -> Any:
 
     def run(spec: TrialSpec, *arguments: Any) -> TrialResult:
         if spec.layout.uri == uri:
-            spec = replace(spec, workload=replace(spec.workload, transform="planted:slower"))
+            spec = replace(spec, workload=replace(spec.workload, transform="slowed_transforms:slower"))
         return run_trial(spec, *arguments)
 
     return run

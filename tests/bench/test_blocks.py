@@ -62,6 +62,11 @@ def test_a_fixed_number_of_blocks_is_not_extended() -> None:
     assert plan.rule() == "3 paired blocks, number fixed, order randomised"
 
 
+def test_one_side_alone_is_not_said_to_be_paired_or_extended() -> None:
+    assert BlockPlan(seed=0).rule(num_sides=1) == "6 trials, number fixed"
+    assert BlockPlan.fixed(1, seed=0).rule(num_sides=1) == "1 trial, number fixed"
+
+
 @pytest.mark.parametrize("limits", [(0, 6), (7, 6), (6, 21)])
 def test_the_number_of_blocks_is_bounded(limits: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"expected 1 to 20 blocks, got {limits[0]} to {limits[1]}"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watching import wait_until
 
 from shardtools.bench.counters import host
 from shardtools.bench.counters.device import Roots, device_under
@@ -57,7 +58,7 @@ def watched(code: str, uri: str = "/", roots: Roots | None = None) -> dict[str, 
 
 
 def test_the_peak_of_descriptors_is_seen_after_they_are_closed() -> None:
-    code = "kept += [os.open('/dev/null', 0) for _ in range(300)]; time.sleep(0.2); [os.close(fd) for fd in kept]"
+    code = "kept += [os.open('/dev/null', 0) for _ in range(300)]; time.sleep(0.6); [os.close(fd) for fd in kept]"
     peak = watched(code)["peaks"]["fd"]
     assert 303 <= peak < 320
 
@@ -66,7 +67,7 @@ def test_the_peak_of_shared_memory_is_seen_though_its_file_has_no_name() -> None
     """As torch does: the object is unlinked at once and given back while nobody looks."""
     path = f"/dev/shm/shardtools-test-{os.getpid()}"
     code = f"fd = os.open('{path}', os.O_RDWR | os.O_CREAT); os.unlink('{path}'); os.posix_fallocate(fd, 0, {PLANT_BYTES}); "
-    code += "time.sleep(0.2); os.close(fd)"
+    code += "time.sleep(0.6); os.close(fd)"
     before = host.shared_memory()
     if before.free_bytes < 4 * PLANT_BYTES:
         pytest.skip("/dev/shm is too small for the plant")
@@ -142,6 +143,7 @@ def test_a_system_without_proc_yields_nones(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_under_the_watch_keeps_its_numbers() -> None:
     with child("pass") as running:
+        act(running)  # a process between fork and exec has no pages of its own yet
         sampler = Sampler(running.pid, "/", PACE)
         sampler.start()
         running.kill()
@@ -164,7 +166,7 @@ def test_a_fault_of_the_watch_is_raised_not_swallowed(monkeypatch: pytest.Monkey
     sampler = Sampler(os.getpid(), "/", PACE)
     sampler.start()
     monkeypatch.setattr(ProcessTree, "most_open_files", lambda _: 1 / 0)
-    time.sleep(0.1)
+    wait_until(lambda: not sampler._thread.is_alive())
     monkeypatch.undo()
     with pytest.raises(ZeroDivisionError):
         sampler.stop()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from watching import wait_until
 
 from shardtools.bench import not_measured
 from shardtools.bench.counters import process
@@ -178,7 +179,7 @@ def test_open_files_of_this_process() -> None:
     assert before == pytest.approx(len(os.listdir("/proc/self/fd")), abs=1), "the list holds the descriptor it is read by"
     fds = [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]
     try:
-        assert num_open_files("/proc", os.getpid()) == before + 50
+        assert num_open_files("/proc", os.getpid()) == pytest.approx(before + 50, abs=5), "other threads may open some and close others"
     finally:
         for fd in fds:
             os.close(fd)
@@ -243,10 +244,8 @@ def test_threads_children_are_found() -> None:
     code = "import subprocess, sys, threading\nt = threading.Thread(target=lambda: subprocess.run(['sleep', '30']))\nt.start()\n"
     child = subprocess.Popen([sys.executable, "-c", code], process_group=0)
     try:
-        end = time.monotonic() + 10
-        while not (found := process.children("/proc", child.pid)) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert len(found) == 1
+        wait_until(lambda: process.children("/proc", child.pid))
+        assert len(process.children("/proc", child.pid)) == 1
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()

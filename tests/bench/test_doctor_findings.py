@@ -17,7 +17,7 @@ from shardtools.bench.counters.host import SharedMemory
 from shardtools.bench.doctor.data_findings import data_findings
 from shardtools.bench.doctor.finding import Finding, worst_first
 from shardtools.bench.doctor.machine import this_machine
-from shardtools.bench.doctor.machine_findings import machine_findings
+from shardtools.bench.doctor.machine_findings import crowding, machine_findings
 from shardtools.bench.doctor.package_findings import package_findings
 from shardtools.bench.doctor.request import DoctorRequest
 from shardtools.bench.doctor.storage_findings import storage_findings
@@ -71,6 +71,32 @@ def test_every_finding_is_one_sentence() -> None:
 def test_the_worst_come_first_and_keep_their_order() -> None:
     mixed = [Finding("ok", "a", "1."), Finding("warning", "b", "2."), Finding("fault", "c", "3."), Finding("warning", "d", "4.")]
     assert [finding.topic for finding in worst_first(mixed)] == ["c", "b", "d", "a"]
+
+
+def test_notes_come_after_the_answer() -> None:
+    mixed = [Finding("note", "a", "1."), Finding("ok", "b", "2.")]
+    assert [finding.topic for finding in worst_first(mixed)] == ["b", "a"]
+
+
+def test_what_the_table_has_told_is_not_told_again() -> None:
+    small = replace(SOUND, shm=SharedMemory(64 * 2**20, 64 * 2**20), descriptors=(256, 4096))
+    assert {finding.topic for finding in machine_findings(small)} >= {"shm", "fds"}
+    assert not {finding.topic for finding in machine_findings(small, {"shm", "fds"})} & {"shm", "fds"}
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "num_ranks", "words"),
+    [
+        ((1, 2, 4, 8), 1, None),
+        ((32,), 1, None),
+        ((33,), 1, "33 workers share 8 usable processors"),
+        ((8,), 5, "5 ranks of 8 workers share"),
+    ],
+)
+def test_workers_far_above_the_processors_are_told(num_workers: tuple[int, ...], num_ranks: int, words: str | None) -> None:
+    found = list(crowding(SOUND, DoctorRequest(num_workers=num_workers, num_ranks=num_ranks)))
+    assert [finding.level for finding in found] == ([] if words is None else ["warning"])
+    assert words is None or words in found[0].sentence
 
 
 # Control groups, as kernels of both versions write them.

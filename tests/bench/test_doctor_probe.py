@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from watching import wait_until
 
 from shardtools.bench import versions
 from shardtools.bench.doctor.torch_probe import learn
@@ -82,19 +82,12 @@ def test_a_doctor_that_is_killed_leaves_no_process_and_no_folder(place: Path) ->
     with tempfile.TemporaryDirectory(prefix="doc-", dir="/tmp") as temporary:
         command = [sys.executable, "-c", "from shardtools.bench.doctor.torch_probe import learn; learn([], 2)"]
         doctor = subprocess.Popen(command, env={**os.environ, "TMPDIR": temporary})
-        waited_for(lambda: (place / "pid").exists() and (place / "pid").read_text() != "")
+        wait_until(lambda: (place / "pid").exists() and (place / "pid").read_text() != "")
         pid = (place / "pid").read_text()
         assert os.path.exists(f"/proc/{pid}")
         doctor.kill()
         doctor.wait()
-        waited_for(lambda: not os.path.exists(f"/proc/{pid}") and not os.listdir(temporary))
-
-
-def waited_for(is_so: Callable[[], bool]) -> None:
-    latest = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < latest
-        time.sleep(0.02)
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}") and not os.listdir(temporary))
 
 
 @pytest.mark.slow

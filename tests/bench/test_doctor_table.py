@@ -53,6 +53,15 @@ def test_memory_is_judged_by_batches_alone_where_processes_are_not_known() -> No
     assert broken(cells(Limits(None, None, 257 * MIB))) == {(4, 4): ("RAM",)}
 
 
+def test_no_more_shared_memory_is_advised_than_memory_has_room_for() -> None:
+    """256 MiB of memory, 70 % of it: (4, 2) takes 100 MiB, half as much again is 256m. (4, 4) takes 180 MiB: room for that in /dev/shm
+    would only move the end."""
+    for free, advised in ((60, ", or start the container with `docker run --shm-size=256m`"), (200, ": memory has no room")):
+        limits = Limits(free * MIB, None, 256 * MIB)
+        found = [one for one in table_findings(cells(limits), IN_DOCKER, limits) if "/dev/shm is" in one.sentence]
+        assert len(found) == 1 and f"use smaller batches{advised}" in found[0].sentence, found
+
+
 def test_ranks_share_memory_and_not_descriptors() -> None:
     asked = replace(ASKED, num_ranks=2)
     assert (4, 4) in broken(cells(Limits(225 * MIB, None, None), asked=asked))
@@ -71,6 +80,16 @@ def test_a_warning_names_the_first_that_breaks_the_last_that_fits_and_the_size_t
     assert "from num_workers=2 prefetch_factor=4 on /dev/shm is too small (100.0 MiB of 100.0 MiB free" in found.sentence
     assert "num_workers=2 prefetch_factor=2 fits" in found.sentence
     assert "docker run --shm-size=512m" in found.sentence and "sizeLimit: 512Mi" in found.sentence
+
+
+def test_a_limit_is_told_once_for_all_batches_with_what_is_enough_for_each() -> None:
+    """18 batches of 40 MiB and half as much again are 1,080 MiB: 2 GiB."""
+    names = [NAMED, NamedBatch("larger", "", evenly(40 * MIB, 4, 64))]
+    limits = Limits(256 * MIB, None, None)  # 204.8 MiB: twenty batches of 10 MiB, five of 40
+    found = list(table_findings(cells_of(ASKED, names, ProcessMemory(None, None), limits), IN_DOCKER, limits))
+    assert [finding.level for finding in found] == ["warning", "ok"]
+    assert found[0].sentence.startswith("Batches of 40.0 MiB (larger): from num_workers=1 prefetch_factor=4 on /dev/shm is too small")
+    assert found[0].sentence.count("--shm-size=") == 1 and "--shm-size=2g" in found[0].sentence
 
 
 def test_the_shm_size_is_half_as_much_again() -> None:

@@ -137,7 +137,7 @@ def test_verdicts_and_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
         ("failed", None),
         ("not run", "no driver"),
         ("not run", "numpy is not installed"),
-        ("failed", "RuntimeError: CUDA error: an illegal memory access was encountered"),
+        ("failed", "RuntimeError: CUDA error: an illegal memory access was encountered more"),
         ("passed", None),
         ("not run", "time"),
     ]
@@ -270,7 +270,7 @@ def test_a_first_step_that_counts_fails_its_check(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_error_of_many_lines_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_gpu_loading, "last_words", str)
+    monkeypatch.setattr(_gpu_loading, "sentence_of", str)
     outcome = _gpu_checks.CHECKS["fork-after-cuda"](rig_with(""))
     assert "Traceback" in outcome.got["sentence"]
     assert not outcome.is_right

@@ -27,7 +27,7 @@ def texts(svg: str) -> list[str]:
 
 
 def sheet(data: dict[str, Any], name: str, wide: float = WIDE) -> Sheet:
-    found = drawn(data, Say("en"), name, wide)
+    found = drawn(data, Say.of(data, "en"), name, wide)
     assert found is not None
     return found
 
@@ -103,7 +103,7 @@ def test_without_a_verdict_nothing_is_called_a_bottleneck() -> None:
 def test_what_was_not_measured_says_why() -> None:
     words = texts(sheet(html_reports.recorded(), "pipeline").svg())
     assert words.count("n/a") == 8
-    assert "H2D copy, GPU / consumer: the consumer `none` only drains" in words
+    assert "H2D copy, consumer: the consumer `none` only drains" in words
 
 
 def test_costs_of_a_batch() -> None:
@@ -168,7 +168,8 @@ def test_memory_beside_its_prediction() -> None:
     words = texts(sheet(html_reports.full(), "memory").svg())
     assert "36.2 MB / 48.2 MB" in words
     assert "not measured / 1.24 GB" in words
-    assert "free /dev/shm 1.1 GB" in words
+    assert "80 % of it | free /dev/shm 1.1 GB" in words
+    assert "the most a setting may need; refused above 80 % of what is free" in words
 
 
 def test_pairs_show_each_block_and_the_ratio() -> None:
@@ -239,3 +240,52 @@ def test_sizes(value: float | None, words: str) -> None:
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (0.03, 0.03), (0.99, 1), (1, 1), (101, 150), (3342, 4000), (9999, 10000), (61, 80)])
 def test_axes_end_at_round_numbers(value: float, top: float) -> None:
     assert _numbers.top_of_axis(value) == pytest.approx(top)
+
+
+def test_a_gain_that_is_not_sure_looks_so() -> None:
+    """Hollow and dashed: without an interval, with one that reaches below 1, and all of a verdict that is inconclusive."""
+    data = html_reports.full() | {"noise": {"line": "quiet", "sentences": [], "is_noisy": False}}
+    dashed = sheet(data, "gains").svg().count('class="f-none l-muted w1 d2"')
+    assert dashed == 6  # of ten: transfer of the files has no interval, five others reach 1 or below
+    open_verdict = data["verdicts"][0] | {"class": "inconclusive", "stage": None}
+    data["verdicts"] = [open_verdict, data["verdicts"][1]]
+    assert sheet(data, "gains").svg().count('class="f-none l-muted w1 d2"') == 8
+
+
+def test_on_a_noisy_host_or_of_one_pair_no_gain_is_drawn_as_sure() -> None:
+    """By the same rule as the confidence of the verdict."""
+    data = html_reports.full() | {"noise": {"line": "noisy host", "sentences": ["before: load"], "is_noisy": True}}
+    assert sheet(data, "gains").svg().count('class="f-none l-muted w1 d2"') == 10
+    quiet = html_reports.full() | {"noise": {"line": "quiet", "sentences": [], "is_noisy": False}}
+    for one in quiet["ablation"]:
+        one["n"] = 1
+    assert sheet(quiet, "gains").svg().count('class="f-none l-muted w1 d2"') == 10
+
+
+def test_a_curve_that_still_rises_has_no_knee() -> None:
+    data = html_reports.full()
+    knee = data["matrix"]["cells"][data["matrix"]["knee"]]
+    words = " ".join(texts(sheet(data, "throughput").svg()))
+    assert "knee: W =" in words and "still rising" not in words
+    cells = [cell for cell in data["matrix"]["cells"] if cell["num_workers"] <= knee["num_workers"]]
+    data["matrix"] |= {"cells": cells, "knee": cells.index(knee), "best": cells.index(knee)}
+    words = " ".join(texts(sheet(data, "throughput").svg()))
+    assert "best tried, still rising: W =" in words and "knee: W =" not in words
+    assert any(one.startswith("best tried · ") for one in texts(sheet(data, "heat").svg()))
+
+
+def test_the_head_of_the_stages_has_the_rate_of_their_own_trial() -> None:
+    """Not the median over blocks: two numbers for one thing."""
+    data = html_reports.full()
+    for trial in data["trials"]:
+        if trial["block"] is None:
+            trial["found"]["throughput"] = 1111.0
+    assert "1,111 samples/s in the trial with timers" in texts(sheet(data, "pipeline").svg())
+
+
+def test_an_interval_that_tells_nothing_does_not_flatten_the_others() -> None:
+    data = html_reports.full()
+    data["ablation"][1]["ci"] = [0.001, 5000.0]
+    words = texts(sheet(data, "gains").svg())
+    assert "1.12× (interval too wide)" in words
+    assert "2.41× (2.20–2.63)" in words

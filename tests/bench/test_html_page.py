@@ -159,7 +159,11 @@ def test_what_is_left_open_is_asked_again_first() -> None:
     data = html_reports.full()
     rerun = {"name": "rerun", "en": "rerun, longer", "zh": "重跑", "options": "--min-seconds 10"}
     data["verdict"] |= {"class": "inconclusive", "stage": None, "confidence": "inconclusive", "gain": None, "remedies": [rerun]}
-    typed = Document(html.page(data)).text_of["pre"]
+    found = Document(html.page(data))
+    assert "Rerun, longer:" in found.all("p")
+    assert found.all("li").count("rerun, longer") == 0  # it is said once
+    assert "重跑：" in Document(html.page(data, "zh")).all("p")
+    typed = found.text_of["pre"]
     same = "shardtools bench demo/images demo/images-wds --reader torch,shardtools --shuffle-buffer 1000"
     assert typed[0] == f"{same} --min-seconds 10"
     assert typed[1].startswith("import torch")
@@ -168,10 +172,29 @@ def test_what_is_left_open_is_asked_again_first() -> None:
     assert Document(html.page(data)).text_of["pre"][0] == "shardtools pack demo/images demo/images-wds --to wds"
 
 
+def test_that_a_drain_waits_is_no_figure() -> None:
+    """All it does is wait; a reader would take it for their device's."""
+    data = html_reports.on_cuda()
+    assert "of a step spent waiting" in Document(html.page(data)).all("dd")
+    for side in data["sides"]:
+        side["au"] = None
+    assert "of a step spent waiting" not in Document(html.page(data)).all("dd")
+
+
 def test_a_side_that_failed_says_how() -> None:
     found = Document(html.page(html_reports.bare()))
     assert found.all("h1") == "No trial went well: hung, no batch for 120 s"
     assert "failed trials: 7" in found.all("p")
+
+
+def test_a_side_that_an_interrupt_came_before_did_not_fail() -> None:
+    data = html_reports.recorded() | {"is_interrupted": True, "comparisons": [], "ablation": [], "verdicts": [], "verdict": None}
+    data["trials"] = [trial for trial in data["trials"] if trial["side"] == 0][:1]
+    data["sides"][1] |= dict.fromkeys(("throughput", "least", "most")) | {"stages": [], "num_failed": 0}
+    found = Document(html.page(data))
+    assert "failed" not in found.all("p") + found.all("td")
+    assert "not measured" in found.all("td")
+    assert "No block has a trial of each side that went well." in found.all("p")  # two sides, and not one alone
 
 
 def test_a_bound_that_was_missed_is_said() -> None:

@@ -114,7 +114,7 @@ def test_the_knee_is_recommended_with_its_reasons(monkeypatch: pytest.MonkeyPatc
     assert "num_workers=2," in advice["snippet"]
     assert "--shm-size=64m" in advice["shared_memory"]["docker"]
     assert all(set(why) == {"en", "zh"} and why["en"] and why["zh"] for why in advice["why"])
-    assert any("2.00x faster" in why["en"] for why in advice["why"])
+    assert any("2.00x as fast" in why["en"] for why in advice["why"])
     assert [other["params"]["num_workers"] for other in advice["alternatives"]][-1] == 1
 
 
@@ -125,6 +125,9 @@ def test_keeping_workers_is_computed_not_swept(monkeypatch: pytest.MonkeyPatch) 
     twin = cell_of(result, 2, persistent=False)
     assert (twin["is_computed"], twin["status"], twin["rates"]) == (True, "ok", [])
     assert twin["throughput"] == pytest.approx(200 / 1.1)
+    assert result.recommendation is not None  # and the sentence has the same basis as the table
+    assert any("; new workers each epoch give 91 % of the rate, computed;" in why["en"] for why in result.recommendation["why"])
+    assert any("速率为其 91 %（推算）" in why["zh"] for why in result.recommendation["why"])
     assert not any(
         spec.mode == "throughput" and spec.settings.num_workers and not spec.settings.persistent_workers for spec in trials.specs
     )
@@ -149,7 +152,10 @@ def test_cells_that_do_not_fit_are_refused_and_never_run(monkeypatch: pytest.Mon
     assert result.matrix["cells"][result.matrix["knee"]]["num_workers"] == 5
     assert result.matrix["stopped"].startswith("limit: refused at")
     assert result.recommendation is not None
-    assert any("More workers may be faster" in why["en"] and "not run: shm" in why["en"] for why in result.recommendation["why"])
+    assert result.capped is not None  # which is a verdict, and not only a line of the recommendation
+    assert (result.capped.at.num_workers, result.capped.wanted.num_workers, result.capped.is_seen) == (5, 10, False)
+    assert result.wanted_shm_bytes == 22 * MIB
+    assert "22.0 MiB foreseen" in result.recommendation["shared_memory"]["docker"]
 
 
 def test_few_descriptors_refuse_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def used():
 
 def settled():
     before, since = used(), time.monotonic()
-    while time.monotonic() - since < 0.15:
+    while time.monotonic() - since < 0.4:
         time.sleep(0.005)
         if used() != before:
             before, since = used(), time.monotonic()

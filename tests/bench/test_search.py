@@ -3,6 +3,7 @@ for a change where nothing is to be gained."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,6 +141,24 @@ def test_where_nothing_runs_there_is_no_knee_and_no_error() -> None:
     found = searched(lambda _: Outcome("error", message="no such file"), space(16))
     assert (found.knee, found.best, found.recommended, found.is_change) == (None, None, None, False)
     assert found.record.num_trials <= 6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_cells_come_to_there_is_no_error_and_what_is_advised_went_well(seed: int) -> None:
+    """Any of them may be refused or fail, W = 0 and the plain queue among them; the current one may lie outside what is searched."""
+    random = np.random.Generator(np.random.Philox(seed))
+    for _ in range(20):
+        space = Space(int(random.choice([0, 1, 2, 4, 7, 16])), "cap", 4, has_pinning=bool(random.random() < 0.3))
+        bad_share, fates = random.choice([0.1, 0.5, 0.9]), dict[Cell, str]()
+
+        def run(cell: Cell, random: Any = random, bad_share: float = bad_share, fates: dict[Cell, str] = fates) -> Outcome:
+            bad = random.choice(["refused", "oom_shm", "fd", "hang", "error"]) if random.random() < bad_share else "ok"
+            status: Any = fates.setdefault(cell, str(bad))
+            return Outcome(status, 100.0 * random.random() + 1 if status == "ok" else None, is_trial=status != "refused")
+
+        current = Cell(int(random.choice([1, 2, 50])), int(random.choice([1, 2, 8])), persistent_workers=bool(random.random() < 0.5))
+        found = find(record_of(run), space, Goal(current))
+        assert all(cell is None or fates[cell] == "ok" for cell in (found.knee, found.best))
 
 
 def test_a_device_that_is_fed_ends_the_search_with_one_trial() -> None:

@@ -238,7 +238,7 @@ def test_all_cases_are_run_as_often_as_asked_and_nothing_stays(tmp_path: Path, m
     names = ["slow-storage", "slow-consumer", "hidden-storage"]
     assert asked == [(name, seed) for seed in (5, 6) for name in names]
     assert found.exit_code == 0 and len(found.outcomes) == 6
-    assert "planting slow-storage: 4 ms of waiting for each file that is not in the page cache" in said
+    assert "planting slow-storage (1 of 6): 4 ms of waiting for each file that is not in the page cache" in said
     assert os.listdir(tmp_path) == []
 
 

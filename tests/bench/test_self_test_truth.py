@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from attribution_model import seconds_per_sample
+from watching import processes_with, wait_until
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it", exc_type=ImportError)
 
@@ -233,28 +234,13 @@ def test_an_interrupted_self_test_leaves_nothing(name: str) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment) as process:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("planting")
-            deadline = time.monotonic() + 30
-            while len(own_processes(temporary)) < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: len(processes_with(temporary, "environ")) >= 2)
             time.sleep(1.0)
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
         assert process.returncode not in (0, None)
-        assert own_processes(temporary) == []
+        wait_until(lambda: not processes_with(temporary, "environ"), 10)
         assert os.listdir(temporary) == []
-
-
-def own_processes(marked: str) -> list[str]:
-    """Those whose temporary files lie in that folder, read without the code under test."""
-    found = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if marked.encode() in environment:
-            found.append(pid)
-    return found
 
 
 def test_evicted_files_are_really_cold_and_warm_ones_warm(folder: str) -> None:

@@ -23,7 +23,7 @@ def test_the_ratio_is_the_second_side_against_the_first() -> None:
     found = compare([(100, 231), (50, 115.5), (10, 23.1), (200, 462), (1, 2.31), (3, 6.93)])
     assert found.ratio == pytest.approx(2.31)
     assert found.is_clear
-    assert found.sentence == "2.31x faster (2.31-2.31x), p = 0.031"
+    assert found.sentence == "2.31x as fast (2.31-2.31x), p = 0.031"
 
 
 def test_swapping_the_sides_inverts_everything() -> None:
@@ -33,8 +33,8 @@ def test_swapping_the_sides_inverts_everything() -> None:
     assert swapped.ratio == pytest.approx(1 / found.ratio)
     assert swapped.ci == pytest.approx((1 / found.ci[1], 1 / found.ci[0]))
     assert swapped.p == found.p
-    assert found.sentence == f"1.29x faster ({found.ci[0]:.2f}-{found.ci[1]:.2f}x), p = 0.031"
-    assert swapped.sentence == f"1.29x slower ({found.ci[0]:.2f}-{found.ci[1]:.2f}x), p = 0.031"
+    assert found.sentence == f"1.29x as fast ({found.ci[0]:.2f}-{found.ci[1]:.2f}x), p = 0.031"
+    assert swapped.sentence == f"0.78x as fast ({1 / found.ci[1]:.2f}-{1 / found.ci[0]:.2f}x), p = 0.031"
 
 
 def test_six_blocks_have_a_t_interval_around_the_mean_of_the_logarithms() -> None:

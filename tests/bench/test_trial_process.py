@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watching import processes_with, wait_until
 
 from shardtools.bench.processes.folders import private_folder
 from shardtools.bench.spec import Consumer, DeviceName, Layout, Mode, Settings, TrialSpec, Workload
@@ -37,7 +38,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     with tempfile.TemporaryDirectory(prefix="trial-test-", dir="/tmp") as folder:  # short: see ``private_folder``
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield
-        assert trial_processes() == []
+        wait_until(lambda: not processes_with(folder, "environ"), 10)
         assert os.listdir(folder) == []
         assert own_shared_memory() <= before
 
@@ -54,20 +55,6 @@ def data(tmp_path: Path) -> str:
 def own_shared_memory() -> set[str]:
     """Other processes of this machine come and go; what a trial of these tests makes has a name of its own."""
     return {name for name in os.listdir("/dev/shm") if name.startswith("shardtools_test_")}
-
-
-def trial_processes() -> list[int]:
-    """Processes with a trial's mark of this test in their environment, read without the code under test."""
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            text = Path(f"/proc/{name}/environ").read_bytes()
-            state = Path(f"/proc/{name}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if tempfile.gettempdir().encode() in text and state != "Z" and int(name) != os.getpid():
-            found.append(int(name))
-    return found
 
 
 def spec(data: str, fault: str, settings: Settings = NO_WORKERS, timeout_seconds: float = 60.0, is_forced: bool = True) -> TrialSpec:
@@ -159,14 +146,7 @@ def test_an_interrupted_bench_leaves_nothing(data: str, number: signal.Signals) 
         assert bench.wait() == (130 if number == signal.SIGINT else -signal.SIGKILL)
         assert time.monotonic() - began < 10
     if number == signal.SIGKILL:
-        wait_until(lambda: not trial_processes() and not os.listdir(tempfile.gettempdir()))
-
-
-def wait_until(is_so: Any) -> None:
-    latest = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < latest
-        time.sleep(0.05)
+        wait_until(lambda: not processes_with(tempfile.gettempdir(), "environ") and not os.listdir(tempfile.gettempdir()))
 
 
 @pytest.mark.slow
@@ -285,7 +265,7 @@ def test_what_does_not_fit_is_refused_before_a_worker_starts(data: str, batch_si
     asked = replace(asked, workload=replace(asked.workload, batch_size=batch_size))
     status, message, most, _, found = with_tiny_shared_memory(asked)
     batch_bytes = batch_size * (1 << 19)
-    assert (status, message.startswith("not run: shm ")) == ("refused", True), message
+    assert (status, message.startswith("not run: shm "), found["exceeds"]) == ("refused", True, "shm"), message
     assert most < 1 << 20
     assert found["batch"] == {
         "bytes": batch_bytes,

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from shardtools.bench.trial import instrumentation_overhead
-from shardtools.bench.trial._words import End, judged, last_words
+from shardtools.bench.trial._words import End, judged
+from shardtools.bench.user_faults import sentence_of
 
 SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_123_4_5>: No space left on device (28)"
 RESIZE = "RuntimeError: unable to write to file </torch_77_1>: No space left on device (28)"
@@ -62,8 +63,8 @@ def test_what_a_worker_raised_is_told_in_one_line() -> None:
     text = (
         "Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File x\n    y()\nKeyError: 'a'\n"
     )
-    assert last_words(RuntimeError(text)) == "KeyError: 'a'"
-    assert last_words(ValueError("")) == "ValueError"
+    assert sentence_of(RuntimeError(text)) == "KeyError: 'a'"
+    assert sentence_of(ValueError("")) == "ValueError"
 
 
 @pytest.mark.parametrize(

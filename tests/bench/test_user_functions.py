@@ -22,7 +22,6 @@ from shardtools.bench.equality.functions_child import Steps, try_here
 from shardtools.bench.readers import layouts_of, open_side, settle_workload
 from shardtools.bench.spec import Consumer, Settings, TrialSpec, Workload
 from shardtools.bench.trial import run_trial
-from shardtools.bench.trial._words import last_words
 from shardtools.errors import ShardtoolsError, UsageError
 
 pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -249,7 +248,7 @@ def test_a_broken_picture_is_named_by_the_proof_and_by_a_loader(tmp_path: Path) 
     side = open_side(layout, workload, Settings(1))
     with pytest.raises(ShardtoolsError) as caught:
         list(DataLoader(side.dataset, num_workers=1, **side.loader_kwargs))
-    said.append(last_words(caught.value))
+    said.append(faults.sentence_of(caught.value))
     for sentence in said:
         assert re.match(BROKEN, sentence), sentence
         assert "\n" not in sentence and "object at 0x" not in sentence and len(sentence) < 400

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from verdict_cases import BATCH, COPY, CUDA, MACHINE, OURS, OWN, PHOTOS, REMOTE, SHARDS, TEXT, TRAINED, WITH_GPU, found
+from verdict_cases import BATCH, CAPPED, COPY, CUDA, MACHINE, OURS, OWN, PHOTOS, REMOTE, SHARDS, TEXT, TRAINED, WITH_GPU, found
 
 from shardtools.bench.attribution import FACTS, Attribution
 from shardtools.bench.report.verdict_words import Situation, in_words
-from shardtools.bench.spec import Settings, Workload
+from shardtools.bench.spec import Layout, Settings, Workload
 
 FULL_HOST = {"cpu": {"worker_share": 0.97, "host_share": 0.95}}
 IDLE = {"cpu": {"worker_share": 0.09, "host_share": 0.09}}
@@ -22,6 +22,8 @@ def advised(facts: Attribution, situation: Situation) -> dict[str, str | None]:
     assert all(remedy["en"] and remedy["zh"] for remedy in remedies)
     return {remedy["name"]: remedy["options"] for remedy in remedies}
 
+
+MIB = 2**20
 
 STORAGE: list[tuple[Attribution, Situation, dict[str, str | None]]] = [
     (found("storage"), PHOTOS, {"shards": "shardtools pack photos/ shards/ --to wds", "workers": "--num-workers 4"}),
@@ -48,7 +50,30 @@ STORAGE: list[tuple[Attribution, Situation, dict[str, str | None]]] = [
         {"sequential": "--reader webdataset --shuffle-buffer 10000"},
     ),
     (found("storage"), replace(OURS, workload=Workload(shuffle=False), num_shards=2), {}),
-    (found("storage"), REMOTE, {"predownload": "--predownload 2048", "workers": "--num-workers 4"}),
+    (
+        found("storage"),
+        REMOTE,
+        {
+            "predownload": "--predownload 2048",
+            "kept": "StreamingDataset(remote=..., local='/local/disk')",
+            "workers": "--num-workers 4",
+        },
+    ),
+    (
+        found("storage"),
+        replace(PHOTOS, layout=Layout("s3://raw/images/", "files", "torch"), data_bytes=2**30),
+        {"shards": "shardtools pack s3://raw/images/ s3://raw/images-shards --to wds", "workers": "--num-workers 4"},
+    ),
+    (
+        found("storage"),
+        replace(SHARDS, layout=Layout("s3://data/train", "wds", "webdataset"), data_bytes=2**30),
+        {"reader": "--reader shardtools", "workers": "--num-workers 4"},
+    ),
+    (
+        found("storage"),
+        replace(OURS, layout=Layout("s3://data/train", "wds", "shardtools"), data_bytes=2**30),
+        {"kept": "LoaderOptions(cache_folder='/local/disk')", "workers": "--num-workers 4"},
+    ),
     (
         found("storage"),
         replace(TEXT, machine=ON_TWO_CORES),
@@ -153,12 +178,33 @@ AROUND: list[tuple[Attribution, Situation, dict[str, str | None]]] = [
         },
     ),
     (
+        # 16 MiB, of which 12.8 are safe, and 6 batches of 9.2: neither half the workers nor half the queue would do.
+        found("shared_memory", SHORT_OF_SHM),
+        replace(PHOTOS, batch=BATCH, machine={"shm": {"size_bytes": 16 * MIB, "free_bytes": 16 * MIB}}),
+        {
+            "shm_size": "docker run --shm-size=128m",
+            "empty_dir": "emptyDir: {medium: Memory, sizeLimit: 128Mi}",
+            "fewer_workers": "--num-workers 0",
+            "batch_size": "--batch-size 8",
+        },
+    ),
+    (
         found("fd_limit", {"descriptors": {"peak": 60, "limit": 64, "tensors": 256}}),
         replace(PHOTOS, batch={"tensors": 256}),
         {
             "fewer_tensors": "{'values': torch.cat(values), 'lengths': torch.tensor(lengths)}",
             "descriptors": "ulimit -n 4096",
             "prefetch_factor": "--prefetch-factor 1",
+            "file_system": "torch.multiprocessing.set_sharing_strategy('file_system')",
+        },
+    ),
+    (
+        # 256 descriptors, of which 204 are safe, and half the queue would still take 1,200.
+        found("fd_limit", {"status": {"status": "refused", "message": "not run"}}),
+        replace(PHOTOS, batch={"tensors": 300}, machine={"rlimit_nofile": {"soft": 256, "hard": 256}}),
+        {
+            "fewer_tensors": "{'values': torch.cat(values), 'lengths': torch.tensor(lengths)}",
+            "descriptors": "ulimit -n 4096",
             "file_system": "torch.multiprocessing.set_sharing_strategy('file_system')",
         },
     ),
@@ -207,6 +253,22 @@ def test_workers_that_wait_are_worth_more_than_processors(shards: int | None, wa
 
 
 FACT_LINES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "head_of_line": (
+        {"num_workers": 4},
+        "batches of 4 workers are handed out in order, so one that is late holds up those that are ready",
+        "4 个 worker 的批次按顺序交付，一个迟到，已就绪的也要等",
+    ),
+    "launch": (
+        {"mean_ms": 2.0, "p99_ms": 9.5},
+        "to launch a step takes the host 2.0 ms, the slowest 1 % 9.5 ms",
+        "主机启动一步平均 2.0 毫秒，最慢 1 % 为 9.5 毫秒",
+    ),
+    "capped": (
+        CAPPED,
+        "with 4 workers it gives 2,000 samples/s, 1.5x as fast as with 2 workers; 8 workers need 170.0 MiB of /dev/shm, "
+        "where 64.0 MiB are free",
+        "4 个 worker 时 2,000 样本/秒，是 2 个 worker 时的 1.5 倍；8 个 worker 需要 170.0 MiB 的 /dev/shm，可用 64.0 MiB",
+    ),
     "au": (
         {"au": 0.97, "F": 970.0, "G": 1000.0},
         "the GPU is busy 97 % of the time: 970 of 1,000 samples/s with a batch that is always there",
@@ -232,27 +294,31 @@ FACT_LINES: dict[str, tuple[dict[str, Any], str, str]] = {
         "the loop gives 900 samples/s, each part alone 1,400 at least; the slowest 1 % of waits are 9 times the mean",
         "完整循环 900 样本/秒，各部分单独跑至少 1,400；最慢 1 % 的等待是均值的 9 倍",
     ),
-    "marginal": ({"au": 0.8}, "at AU 80 % at most 25 % are to be gained", "AU 已到 80 %，最多还能再快 25 %"),
+    "marginal": ({"au": 0.8}, "at AU 80 % the loop can become at most 25 % faster", "AU 已到 80 %，最多还能再快 25 %"),
     "intervention": (
         {"stage": "storage", "ratio": 2.4, "low": 2.2, "high": 2.6, "n": 3, "baseline": 1240.0, "intervened": 2976.0},
-        "with the data in memory, proved, the loader gives 2.4x (2.2-2.6): 2,976 instead of 1,240 samples/s, 3 repeats",
-        "数据已确认全部在内存时，加载器达到 2.4 倍（2.2–2.6）：1,240 → 2,976 样本/秒，重复 3 次",
+        "measured in 3 pairs of trials: 1,240 samples/s as it is, 2,976 with the data proved to be in memory, 2.4x as fast (2.2-2.6x)",
+        "3 组成对测试：原样 1,240 样本/秒，数据已确认全部在内存时 2,976，为原来的 2.4 倍（2.2–2.6）",
     ),
-    "runner_up": ({"stage": "decode", "ratio": 1.1}, "the next best is decode, 1.1x", "其次是解码，1.1 倍"),
+    "runner_up": (
+        {"stage": "decode", "ratio": 1.1},
+        "without the cost of decode, the next, it is 1.1x as fast",
+        "其次是解码：去掉其开销后为原来的 1.1 倍",
+    ),
     "co_bottleneck": (
         {"stages": ["decode", "transform"], "ratios": [1.5, 1.4]},
-        "removing either gains about as much: decode 1.5x, transform 1.4x",
-        "去掉任何一个收益都差不多：解码 1.5 倍，变换 1.4 倍",
+        "without the cost of decode the loader is 1.5x as fast; without the cost of transform the loader is 1.4x as fast",
+        "去掉解码的开销后，加载速度为原来的 1.5 倍；去掉变换的开销后，加载速度为原来的 1.4 倍",
     ),
     "no_stage": (
         {"stage": "decode", "ratio": 1.1},
-        "the most that removing one stage gains is 1.1x, of decode",
-        "单独去掉一个阶段最多只快到 1.1 倍（解码）",
+        "without the cost of any one stage it is 1.1x as fast at most (decode)",
+        "单独去掉任何一个阶段的开销，最多为原来的 1.1 倍（解码）",
     ),
     "unsure": (
         {"stage": "collate", "ratio": 1.2, "low": 0.9, "high": 1.6, "n": 6},
-        "without the cost of collate 1.2x (0.9-1.6) after 6 repeats, which leaves it open",
-        "去掉批次拼装的开销后为 1.2 倍（0.9–1.6），重复 6 次仍不能确定",
+        "without the cost of collate the loader is 1.2x as fast (0.9-1.6x), by 6 repeats, which leaves it open",
+        "去掉批次拼装的开销后，加载速度为原来的 1.2 倍（0.9–1.6），重复 6 次仍不能确定",
     ),
     "storage_hidden": ({"reason": "in_memory"}, "storage was not judged: the files lie in memory", "没有评判存储：文件就在内存里"),
     "reader": (
@@ -277,9 +343,9 @@ FACT_LINES: dict[str, tuple[dict[str, Any], str, str]] = {
         "有 50 % 的时间有任务在等磁盘（PSI）",
     ),
     "cpu": (
-        {"worker_share": 0.97, "host_share": 0.3},
-        "workers compute 97 % of the time, 30 % of all processors are in use",
-        "worker 有 97 % 的时间在占用 CPU，全部可用 CPU 用了 30 %",
+        {"worker_share": 0.12, "host_share": 1.0, "others_share": 0.88},
+        "workers compute 12 % of the time, 100 % of all processors are in use, 88 % by other programs",
+        "worker 有 12 % 的时间在占用 CPU，全部可用 CPU 用了 100 %，其中其他程序占 88 %",
     ),
     "throttled": (
         {"share": 0.4},
@@ -307,7 +373,16 @@ FACT_LINES: dict[str, tuple[dict[str, Any], str, str]] = {
         "without the cost of collate nothing was measured: error: TypeError",
         "去掉批次拼装开销的测试失败：error：TypeError",
     ),
-    "budget": ({"seconds": 60.4}, "time was up after 60 s", "60 秒的时间预算已用完"),
+    "budget": (
+        {"seconds": 90.0, "spent": 116.4, "rounds": 1},
+        "stopped after the first round (116 s; 90 s were planned)",
+        "第 1 轮后停止（用时 116 秒，计划 90 秒）",
+    ),
+    "scattered": (
+        {"stage": "decode", "ratio": 4.9, "share": 0.06, "slowest": 212.6, "fastest": 381.1},
+        "the same loader gave 213 to 381 samples/s within one test, so no gain in it is to be trusted",
+        "同一加载器在一次测试中为 213 到 381 样本/秒，其中的提升都不可信",
+    ),
     "trials": ({"count": 12, "seconds": 50.0}, "told from 12 trials in 50 s", "依据 12 次测试，用时 50 秒"),
 }
 
@@ -316,6 +391,13 @@ FACT_LINES: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_every_kind_of_fact_has_a_line(kind: str) -> None:
     values, en, zh = FACT_LINES[kind]
     assert in_words(found("inconclusive", {kind: values}, "inconclusive"), 0, TRAINED)["evidence"] == [{"en": en, "zh": zh}]
+
+
+def test_how_long_it_took_stands_behind_what_was_seen() -> None:
+    """The terminal shows the first two lines."""
+    facts = {kind: FACT_LINES[kind][0] for kind in ("budget", "runner_up", "trials", "timer")}
+    lines = [line["en"] for line in in_words(found("transform", facts), 0, TRAINED)["evidence"]]
+    assert lines == [FACT_LINES[kind][1] for kind in ("runner_up", "timer", "budget", "trials")]
 
 
 def test_numbers_that_are_in_another_line_are_not_told_twice() -> None:
@@ -328,3 +410,23 @@ def test_shards_whose_gain_is_not_sure_are_not_said_to_be_faster() -> None:
     remedies = in_words(found("storage"), 0, replace(PHOTOS, shards_over_this=(0.7, 2.5)))["remedies"]
     assert remedies[0]["en"] == "use the shards, if more blocks show that they gain here"
     assert remedies[0]["zh"] == "使用分片（本机收益尚不确定，请加大 --blocks 确认）"
+
+
+def test_workers_that_the_search_measured_come_first_also_where_processors_are_busy() -> None:
+    """A transform that waits: the search found more workers faster, and what is measured comes before what may help."""
+    facts = {"timer": {"stage": "transform", "share": 0.65, "blocked_share": 0.98}, "cpu": {"worker_share": 0.12, "host_share": 1.0}}
+    situation = replace(OWN, knee_workers=4, knee_rates=(271.0, 705.0))
+    remedies = in_words(found("transform", facts, "medium"), 0, situation)["remedies"]
+    assert [remedy["name"] for remedy in remedies][:2] == ["workers", "offline"]
+    assert remedies[0]["en"] == "use 4 workers: the search found 271 -> 705 samples/s"
+    assert remedies[0]["zh"] == "用 4 个 worker：搜索测得 271 → 705 样本/秒"
+    shards = replace(PHOTOS, knee_workers=4, knee_rates=(100.0, 150.0), shards_over_this=(2.2, 2.4))
+    assert [one["name"] for one in in_words(found("storage"), 0, shards)["remedies"]][:2] == ["shards", "workers"]
+
+
+def test_an_interval_of_one_pair_says_that_it_is_of_baselines() -> None:
+    values = {"stage": "decode", "ratio": 5.3, "low": 2.6, "high": 10.7, "ci_by": "baselines", "num_baselines": 3, "n": 1}
+    facts = {"intervention": values | {"baseline": 333.0, "intervened": 1752.0}}
+    (line,) = in_words(found("decode", facts, "medium"), 0, PHOTOS)["evidence"]
+    assert line["en"].endswith("5.3x as fast (2.6-10.7x); the interval is how much 3 trials as it is differ")
+    assert line["zh"].endswith("；区间取自 3 次原样测试之间的差异")

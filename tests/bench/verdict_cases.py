@@ -46,6 +46,18 @@ LOOP = {"F": 1200.0, "G": 3400.0, "H": 3180.0, "L": 1240.0}
 COPY = {"F": 1900.0, "G": 3100.0, "H": 2000.0, "L": 5000.0}
 BOTH = {"F": 900.0, "G": 1500.0, "H": 1400.0, "L": 1600.0}
 FED = {"F": 970.0, "G": 1000.0, "H": 990.0, "L": 3000.0}
+CAPPED: dict[str, Any] = {
+    "before": {"num_workers": 2, "prefetch_factor": 2},
+    "at": {"num_workers": 4, "prefetch_factor": 2},
+    "wanted": {"num_workers": 8, "prefetch_factor": 2},
+    "rate": 2000.0,
+    "last_gain": 1.5,
+    "most_gain": 1.5,
+    "is_seen": False,
+    "wanted_bytes": 170 * 2**20,
+    "free_bytes": 64 * 2**20,
+}
+"""What a search that shared memory ended came to."""
 ALONE: dict[str, float | None] = {"L": 1240.0}
 
 _STAGES = ("storage", "parse", "decode", "transform", "collate", "transfer")

@@ -32,6 +32,7 @@ function probed(frame) {{
     shown: all("svg.figure").filter(one => one.getBoundingClientRect().width > 0).length,
     smallest: Math.min(99, ...all("svg.figure text").map(font_px)),
     selects: all("pre").map(one => page.getComputedStyle(one).userSelect),
+    cut: all("pre").filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent),
   }};
 }}
 addEventListener("load", () => {{

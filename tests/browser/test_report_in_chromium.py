@@ -51,6 +51,7 @@ def test_they_fit_and_ask_for_nothing(chromium: Chromium, tmp_path: Path) -> Non
         assert 2 * seen["shown"] == seen["figures"], where  # each is there twice, for wide and for narrow
         assert seen["smallest"] >= 9.5, where
         assert set(seen["selects"]) == {"all"}, where
+        assert seen["cut"] == [], where  # two commands that differ in what is cut off look the same
 
 
 def test_the_console_is_silent(chromium: Chromium, tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_a_missing_file_of_a_part_is_refused(tmp_path, part, name):
 def test_an_unfinished_build_is_not_passed_over(tmp_path, part):
     part("p/a")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shardtools.build.publish.Publisher.publish", lambda _: 1 / 0)
+        patch.setattr("shardtools.build.publish.Publisher.publish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             part("p/b")
     with pytest.raises(ShardtoolsError, match=r"/p/b, got a build that is not finished"):
@@ -507,7 +507,7 @@ def tar_of_random(numbers: random.Random, part: int) -> bytes:
 def test_inputs_that_changed_since_a_kill_are_refused_and_named(tmp_path, part):
     a, b, out = part("a"), part("b"), tmp_path / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shardtools.build.publish.Publisher.publish", lambda _: 1 / 0)
+        patch.setattr("shardtools.build.publish.Publisher.publish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run([a, b], out)
     with pytest.raises(UsageError, match=r"got an unfinished build of another: .*3 inputs gone: 1/shard.00000.mds"):
@@ -521,11 +521,11 @@ def test_inputs_of_the_same_names_with_other_bytes_are_other_inputs(tmp_path, us
 
     tar(b"1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shardtools.build.publish.Publisher.publish", lambda _: 1 / 0)
+        patch.setattr("shardtools.build.publish.Publisher.publish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run([tmp_path / "a"], tmp_path / "out")
     tar(b"2")
-    with pytest.raises(UsageError, match=r"got an unfinished build of another: .*inputs changed: 0/0.tar"):
+    with pytest.raises(UsageError, match=r"got an unfinished build of another: .*1 input changed: 0/0.tar"):
         run([tmp_path / "a"], tmp_path / "out")
     run([tmp_path / "a"], tmp_path / "out", overwrite=True)
     run([tmp_path / "a"], tmp_path / "clean")

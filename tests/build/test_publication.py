@@ -16,6 +16,7 @@ import pytest
 from shardtools import partitions as partitions_module
 from shardtools.build import run
 from shardtools.build.order import Order
+from shardtools.build.progress import BuildProgress
 from shardtools.build.run import RunOptions
 from shardtools.errors import BadSampleError, ShardtoolsError, StorageError, UsageError
 from shardtools.formats.wds import Wds
@@ -111,7 +112,7 @@ def test_parts_of_another_plan_never_lie_where_these_do(lines, tmp_path):
     for budget in ("0", "1"):
         (lines / "extra.jsonl").write_text("{}\n" * int(budget) + '{"a": 1}\n')
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shardtools.build.publish.Publisher.publish", lambda _: 1 / 0)
+            patch.setattr("shardtools.build.publish.Publisher.publish", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 pack(lines, tmp_path / budget)
         folders += [path.parent.name for path in (tmp_path / budget / ".shardtools" / "build").glob("*/staged")]
@@ -136,19 +137,19 @@ def test_a_shard_that_changed_before_publication_is_not_published(lines, tmp_pat
 def test_a_dataset_that_another_run_published_meanwhile_is_left_alone(lines, tmp_path, monkeypatch):
     other = tmp_path / "other.jsonl"
     other.write_text('{"a": 1}\n')
-    real = run.BuildProgress.missing
+    real = BuildProgress.missing
 
     def missing(self):
         found = real(self)
         if found:
-            monkeypatch.setattr(run.BuildProgress, "missing", real)
+            monkeypatch.setattr(BuildProgress, "missing", real)
             pack(other, tmp_path / "elsewhere")
             for path in (tmp_path / "elsewhere").iterdir():
                 if path.is_file():
                     (tmp_path / "out" / path.name).write_bytes(path.read_bytes())
         return found
 
-    monkeypatch.setattr(run.BuildProgress, "missing", missing)
+    monkeypatch.setattr(BuildProgress, "missing", missing)
     with pytest.raises(UsageError, match="another run"):
         pack(lines, tmp_path / "out")
     manifest = Manifest.parse((tmp_path / "out" / "shardtools.manifest").read_bytes())
@@ -203,14 +204,14 @@ def test_a_second_overwrite_during_the_first_ones_removal_loses_nothing(lines, t
 def test_a_run_whose_destination_is_taken_over_says_so(lines, tmp_path, monkeypatch):
     other = tmp_path / "other.jsonl"
     other.write_text('{"a": 1}\n')
-    real = run.BuildProgress.missing
+    real = BuildProgress.missing
 
     def missing(self):
-        monkeypatch.setattr(run.BuildProgress, "missing", real)
+        monkeypatch.setattr(BuildProgress, "missing", real)
         pack(other, tmp_path / "out", overwrite=True)
         return real(self)
 
-    monkeypatch.setattr(run.BuildProgress, "missing", missing)
+    monkeypatch.setattr(BuildProgress, "missing", missing)
     with pytest.raises(ShardtoolsError, match="removed by another run"):
         pack(lines, tmp_path / "out")
     assert Manifest.parse((tmp_path / "out" / "shardtools.manifest").read_bytes()).ledger.num_written == 1

@@ -227,7 +227,7 @@ def test_a_shard_twice_under_two_names_is_refused(own):
 def test_an_unfinished_build_is_no_dataset(tmp_path, build, rows):
     (tmp_path / "src").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shardtools.build.publish.Publisher.publish", lambda _: 1 / 0)
+        patch.setattr("shardtools.build.publish.Publisher.publish", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build(tmp_path / "src", tmp_path / "out", source=rows([b"a"], {"txt": ["x"]}, {"txt": "str"}))
     with pytest.raises(ShardtoolsError, match="got a build that is not finished"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from shardtools.build.merge import merge
 from shardtools.build.order import OrderWords, order_of
 from shardtools.build.reindex import ReindexOptions, reindex
 from shardtools.build.run import Result, RunOptions
@@ -199,3 +200,20 @@ def test_sidecars_are_for_wds_alone(source, tmp_path):
 def test_compressed_tars_have_none(tmp_path):
     with pytest.raises(ShardtoolsError, match=r"plain tars, got a.tar.gz"):
         list(sidecar_files(("energon",), str(tmp_path), [StoredTar("a.tar.gz", 1, Any)]))  # type: ignore[arg-type]
+
+
+def test_a_merge_says_that_sidecars_are_made_by_index(tree, tmp_path):
+    """They name shards that have other names now; those made anew are found by the readers."""
+    for name in ("a", "b"):
+        pack(tree({f"{name}/{i}.txt": name.encode() * i for i in range(6)}, f"in-{name}"), tmp_path / name, "wids,energon")
+    done = merge([str(tmp_path / "a"), str(tmp_path / "b")], str(tmp_path / "all"))
+    command = f"shardtools index {tmp_path / 'all'} --sidecars energon,wids"
+    assert done.warnings == [f"the sidecars of the inputs are not merged; {command} makes them"]
+    index(tmp_path / "all", "energon,wids")
+    assert_sound(tmp_path / "all")
+    shards = json.loads((tmp_path / "all" / "shardindex.json").read_text())["shardlist"]
+    assert [(shard["url"], shard["nsamples"]) for shard in shards] == [(f"train-{i:06d}.tar", n) for i, n in enumerate([4, 2, 4, 2])]
+    for shard in shards:
+        begins = struct.unpack(f"<{shard['nsamples'] + 1}Q", (tmp_path / "all" / f"{shard['url']}.idx").read_bytes())
+        members = members_of(tmp_path / "all" / shard["url"])
+        assert list(begins[:-1]) == [info.offset for info in members]

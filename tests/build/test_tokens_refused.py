@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from token_oracle import as_lines, documents_of, pack, rows_of, small_tokenizer
@@ -19,11 +20,11 @@ def tokenizer(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def refusal(tokenizer, tmp_path, one_sentence):
-    """The sentence with which packing ends: ``refusal(source, "wds", text_key="md")``."""
+    """The sentence with which packing ends: ``refusal(source, "wds", text_key="md", reader="files")``."""
 
-    def call(source: Path, format_: str = "mds", source_options: dict[str, str] | None = None, **words: str) -> str:
+    def call(source: Path, format_: str = "mds", **words: Any) -> str:
         with pytest.raises(UsageError) as caught:
-            pack(source, tmp_path / "out", format_, tokenizer=tokenizer, source_options=source_options, **words)
+            pack(source, tmp_path / "out", format_, tokenizer=tokenizer, **words)
         assert not (tmp_path / "out").exists()
         text: str = one_sentence(caught.value)
         return text
@@ -34,17 +35,32 @@ def refusal(tokenizer, tmp_path, one_sentence):
 # Tables.
 
 
+READ_BY = {"csv": "csv", "tsv": "csv", "parquet": "parquet"}
+
+
 @pytest.mark.parametrize("name", ["docs.csv", "docs.tsv", "docs.parquet", "docs.arrow", "DOCS.CSV", "docs.csv.gz", "v1.2.parquet"])
 @pytest.mark.parametrize("words", [{}, {"seq_len": "8"}, {"text_key": "text"}])
 def test_a_table_is_no_document(refusal, tree, name, words):
-    text = refusal(tree({name: b"text\nthe cat\nthe dog\n"}), **words)
+    text = refusal(tree({name: b"text\nthe cat\nthe dog\n"}), reader="files", **words)
     kind = name.lower().removesuffix(".gz").rpartition(".")[2]
-    assert f"got .{kind} files" in text and text.endswith("convert them to JSON lines")
+    remedy = f"read their rows with --from {READ_BY[kind]}" if kind in READ_BY else "convert them to Parquet or JSON lines"
+    assert f"got .{kind} files" in text and text.endswith(remedy)
+
+
+def test_its_rows_are_documents(tokenizer, tmp_path, tree):
+    pack(
+        tree({"docs.csv": b"id,text\na,the cat\nb,the dog\n"}),
+        tmp_path / "out",
+        tokenizer=tokenizer,
+        source_options={"key": "id"},
+        doc_ids="",
+    )
+    assert sorted(documents_of(rows_of(tmp_path / "out"))) == ["a", "b"]
 
 
 def test_tables_that_are_left_out_are_no_reason_to_stop(tokenizer, tmp_path, tree):
     source = tree({"a.txt": b"the cat", "a.csv": b"a,b", "b.txt": b"the dog", "c.parquet": b"PAR1"})
-    pack(source, tmp_path / "out", tokenizer=tokenizer, text_key="txt", doc_ids="")
+    pack(source, tmp_path / "out", tokenizer=tokenizer, reader="files", text_key="txt", doc_ids="")
     assert sorted(documents_of(rows_of(tmp_path / "out"))) == ["a", "b"]
 
 
@@ -121,13 +137,13 @@ DOTTED = {"a.min.js": b"a", "a.js": b"b", "b.md": b"c"}
 )
 def test_the_advice_for_files_of_several_kinds_packs_them(refusal, tokenizer, tmp_path, tree, names, format_):
     source = tree(names)
-    text = refusal(source, format_)
+    text = refusal(source, format_, reader="files")
     command = re.search(r"--group file --fields '(text=[a-z|]+)'", text)
     assert command is not None, text
     assert "optional" not in text and "?" not in text
     kinds = command[1].removeprefix("text=").split("|")
     options = {"group": "file", "fields": command[1]}
-    pack(source, tmp_path / "out", format_, tokenizer=tokenizer, source_options=options, doc_ids="", seq_len="16")
+    pack(source, tmp_path / "out", format_, tokenizer=tokenizer, reader="files", source_options=options, doc_ids="", seq_len="16")
     # An empty text has no token. Dots and what else not every reader takes are escaped.
     expected = [name.replace(".", "=2E") for name, data in names.items() if data and name.rpartition(".")[2] in kinds]
     assert len(expected) >= 2
@@ -135,7 +151,7 @@ def test_the_advice_for_files_of_several_kinds_packs_them(refusal, tokenizer, tm
 
 
 def test_kinds_that_hold_most_of_the_text_are_named_and_images_are_not(refusal, tree):
-    text = refusal(tree(REPOSITORY))
+    text = refusal(tree(REPOSITORY), reader="files")
     assert "--fields 'text=py|" in text
     assert not re.search(r"text=[a-z|]*(png|csv|bin)", text)
 
@@ -154,7 +170,7 @@ def test_a_kind_that_is_not_there_is_named_beside_those_that_are(refusal, tree):
 def test_a_dataset_of_several_kinds_is_compared_with_its_source(tokenizer, tmp_path, tree):
     source = tree(REPOSITORY)
     options = {"group": "file", "fields": "text=py|md|rst"}
-    pack(source, tmp_path / "out", tokenizer=tokenizer, source_options=options, seq_len="16")
+    pack(source, tmp_path / "out", tokenizer=tokenizer, reader="files", source_options=options, seq_len="16")
     asked = VerifyOptions(against=(str(source),), tokenizer=str(tokenizer))
     assert verify(str(tmp_path / "out"), asked).findings == ()
     (source / "setup.py").write_bytes(b"import b")

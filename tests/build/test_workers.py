@@ -3,7 +3,8 @@
 import pytest
 
 from shardtools.build.workers import fitting_engine
-from shardtools.engines.processes import Processes, num_cores
+from shardtools.engines import num_cores
+from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 
 MIB = 1 << 20

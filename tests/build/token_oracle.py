@@ -66,6 +66,7 @@ def pack(
     max_bad: str = "0",
     engine: Any = None,
     overwrite: bool = False,
+    reader: str = "auto",
     source_options: Mapping[str, str] | None = None,
     listener: run.Listener | None = None,
     **tokens: str | Path,
@@ -74,6 +75,7 @@ def pack(
     sources = [str(source)] if isinstance(source, str | Path) else [str(one) for one in source]
     words = OrderWords(
         format=format_,
+        source=reader,
         seed=seed,
         shard_size=shard_size,
         shard_samples=shard_samples,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from s3_stores import client_of
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_TORCH = """
@@ -110,10 +111,19 @@ def test_every_line_fits_a_terminal_and_every_command_is_there(place: Path) -> N
     assert [head for head in expected if head != "$ pidstat -r"] == [head for head in heads if head != "$ pidstat -r"]
 
 
+def test_it_ends_its_findings_with_what_to_type_next(place: Path) -> None:
+    """Which it does not know itself: what limits the loader."""
+    lines = run("images", *GIVEN, command=LIGHT, cwd=place).stdout.splitlines()
+    begin = lines.index("To measure what limits a loader of it, and which settings it wants:")
+    assert lines[begin + 1] == "    shardtools bench images --matrix"
+    assert begin < next(number for number, line in enumerate(lines) if line.startswith("What W workers"))
+    assert not any("shardtools bench" in line for line in run(*GIVEN, command=LIGHT).stdout.splitlines())
+
+
 def test_the_report_has_a_reason_for_what_is_not_there() -> None:
     report = json.loads(run(*GIVEN, "--json", command=LIGHT).stdout)
     assert report["schema"] == "shardtools.doctor/1"
-    assert set(report) == {"schema", "findings", "batches", "limits", "table", "now", "environment", "machine", "not_measured"}
+    assert set(report) == {"schema", "findings", "batches", "limits", "table", "buckets", "now", "environment", "machine", "not_measured"}
     assert len(report["table"]) == 12
     told = {entry["metric"] for entry in report["not_measured"] + report["environment"]["not_measured"] + report["now"]["not_measured"]}
     for name in ("ipcs", "df", "dmon"):
@@ -127,6 +137,7 @@ WRONG = {
     "workers": ["--num-workers", "1,x"],
     "factor": ["--prefetch-factor", "0"],
     "no data": ["nowhere"],
+    "no storage": ["gopher://a/b"],
     "no process": ["--pid", "4194305"],
     "watch": ["--watch", "images"],
     "ranks": ["--ranks", "0"],
@@ -158,7 +169,8 @@ def test_a_small_shared_memory_is_told_with_the_size_to_ask_for() -> None:
     level, sentence = findings(report, "W x P")[0]
     assert level == "fault" and "/dev/shm is too small" in sentence
     assert "--shm-size=1g" in sentence or "remount,size=1G" in sentence
-    assert findings(report, "shm")[0][1].startswith("/dev/shm has 16.0 MiB, room for few batches")
+    # Nothing gives a second size for the same thing.
+    assert json.dumps(report["findings"]).count("enlarge it") + json.dumps(report["findings"]).count("--shm-size") == 1
     assert report["now"]["df"]["size_bytes"] == 2**24
 
 
@@ -171,6 +183,7 @@ def test_few_descriptors_are_told_and_enough_for_the_doctor_itself() -> None:
     breaks = {(cell["num_workers"], cell["prefetch_factor"]): "fds" in cell["breaks"] for cell in report["table"]}
     assert [settings for settings, is_broken in breaks.items() if not is_broken] == [(1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (4, 2)]
     assert any("descriptors run out" in sentence for _, sentence in findings(report, "W x P"))
+    assert json.dumps(report["findings"]).count("nofile") == 1
 
 
 def test_the_core_install_is_enough(place: Path) -> None:
@@ -182,6 +195,17 @@ def test_the_core_install_is_enough(place: Path) -> None:
     assert [named["name"] for named in report["batches"]] == ["uint8", "float32"]
     assert {cell["predicted"]["ram_bytes"] for cell in report["table"]} == {None}
     assert "ram_bytes" in {entry["metric"] for entry in report["not_measured"]}
+
+
+def test_a_bucket_is_asked_how_it_answers(s3_uri: str, s3_store: dict[str, Any]) -> None:
+    _, _, bucket, prefix = s3_uri.split("/", 3)
+    client_of(s3_store["environment"]).put_object(Bucket=bucket, Key=f"{prefix}/a.bin", Body=b"x" * 10_000)
+    done = run(s3_uri, "--json", command=LIGHT)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    ((_, sentence),) = findings(report, "storage")
+    assert sentence.startswith(f"{s3_uri} answers a small read in ")
+    assert [len(found["read_seconds"]) for found in report["buckets"]] == [7]
 
 
 # Watching.
@@ -198,7 +222,7 @@ def test_watching_goes_on_until_an_interrupt() -> None:
         assert process.stdout is not None
         first, *looks = (json.loads(process.stdout.readline()) for _ in range(3))
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in said and len(said.splitlines()) == 1
     assert first["schema"] == "shardtools.doctor/1" and first["now"] is None
@@ -215,7 +239,7 @@ def test_watching_ends_with_the_process_that_is_watched() -> None:
                 break
         sleeper.kill()
         sleeper.wait()
-        shown, said = process.communicate(timeout=30)
+        shown, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (0, "")
     assert f"process {sleeper.pid} has ended" in shown
 

@@ -96,7 +96,6 @@ WRONG = {
     "--tokenizer tok --keep-path": "expected neither --map nor --keep-path with --tokenizer",
     "--tokenizer tok --columns text=str": "expected no --columns with --tokenizer",
     "--tokenizer tok --shuffle": "expected --shuffle and --seed S together",
-    "--tokenizer tok --shuffle --seed 3": "expected --shuffle with files only so far",
     "--tokenizer tok --fields text=txt": "expected no --fields with --from jsonl",
     "--tokenizer tok --key-column tokens --seq-len 8": "expected no field named 'tokens' beside the key column",
     "--tokenizer tok --shard-size 1MiB --shard-samples 5": "expected --shard-size or --shard-samples, got both",

@@ -7,24 +7,8 @@ import time
 
 import pytest
 
-from shardtools import plugins
 from shardtools.errors import StorageError, UsageError
 from shardtools.storage import Storage, open_storage
-
-
-def open_local(tmp_path) -> Storage:
-    return open_storage(str(tmp_path / "root"))
-
-
-OPEN = {"local": open_local}
-"""How to make an empty one of each; a new storage adds its line here."""
-
-
-@pytest.fixture(params=plugins.names("storage"))
-def storage(request, tmp_path) -> Storage:
-    if request.param not in OPEN:
-        pytest.skip(f"nothing here says how to make an empty storage {request.param!r}")
-    return OPEN[request.param](tmp_path)
 
 
 def write(storage: Storage, name: str, *pieces: bytes) -> None:
@@ -43,7 +27,7 @@ def test_what_was_put_is_there(storage):
 
 
 def test_what_is_not_there_is_none(storage):
-    assert storage.get("x") is None and storage.num_bytes("x") is None and storage.modified_ns("x") is None
+    assert storage.get("x") is None and storage.num_bytes("x") is None and storage.entry("x") is None
     storage.put("x/y", b"1")
     assert storage.get("x/z") is None and storage.num_bytes("x") is None
     assert storage.get("x/y/z") is None and storage.num_bytes("x/y/z") is None
@@ -58,7 +42,7 @@ def test_only_one_create_succeeds(storage):
 
 
 def test_of_many_creates_at_once_exactly_one_succeeds_and_its_bytes_stay(storage):
-    for attempt in range(10):
+    for attempt in range(10 if storage.is_local else 2):
         barrier = threading.Barrier(8)
         won: list[int] = []
 
@@ -149,8 +133,8 @@ def test_a_delete_takes_objects_and_folders_and_can_be_repeated(storage):
 
 
 def test_two_deletes_at_once_of_one_folder_both_succeed(storage):
-    for attempt in range(5):
-        for i in range(60):
+    for attempt in range(5 if storage.is_local else 1):
+        for i in range(60 if storage.is_local else 20):
             storage.put(f"{attempt}/{i % 7}/{i}", b"x")
         failed: list[BaseException] = []
 
@@ -170,7 +154,7 @@ def test_two_deletes_at_once_of_one_folder_both_succeed(storage):
 
 
 def test_names_are_all_below_a_prefix(storage):
-    names = {"a", "b/c", "b/d/e", "bb/f", ".shardtools/build/plan", "é ü/\n"}
+    names = {"a", "b/c", "b/d/e", "bb/f", ".shardtools/build/plan", "é ü/_"}
     for name in names:
         storage.put(name, b"x")
     assert set(storage.names()) == names
@@ -199,8 +183,8 @@ def test_the_digest_of_nothing_is_an_error(storage, one_sentence):
 def test_the_time_of_an_object_is_when_it_was_stored(storage):
     before = time.time_ns()
     storage.put("x", b"1")
-    found = storage.modified_ns("x")
-    assert found is not None and abs(found - before) < 60 * 10**9
+    found = storage.entry("x")
+    assert found is not None and abs(found.modified_ns - before) < 60 * 10**9
 
 
 def test_a_whole_object_is_fetched_into_a_new_file(storage, tmp_path):
@@ -244,4 +228,4 @@ def test_a_uri_opens_the_same_storage_again(storage):
 def test_a_scheme_nobody_serves_is_wrong_use(one_sentence):
     with pytest.raises(UsageError) as caught:
         open_storage("gopher://x/y")
-    assert "'gopher'" in one_sentence(caught.value) and "local" in str(caught.value)
+    assert "gopher://x/y" in one_sentence(caught.value) and "s3://bucket/prefix" in str(caught.value)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_engines import _workers_find_tasks, every_engine  # noqa: F401 - a fixture for every test
 
 import shardtools
-from shardtools.engines import Progress, Report
-from shardtools.engines.processes import Processes, num_cores
-from shardtools.engines.serial import Serial
+from shardtools.engines import Progress, Report, num_cores
+from shardtools.engines.processes import Processes
 from shardtools.errors import ShardtoolsError
 
 
@@ -119,7 +119,7 @@ def test_an_engine_is_a_value():
     assert engine == Processes(2) and repr(engine) == "Processes(workers=2)"
 
 
-@pytest.mark.parametrize("engine", [Serial(), Processes(2)], ids=["serial", "processes"])
+@pytest.mark.parametrize("engine", every_engine(workers=2))
 def test_an_engine_that_was_not_entered_runs_all_the_same(engine):
     results: list[int] = []
     engine.run(double, [1, 2, 3], lambda _: None, results.append)

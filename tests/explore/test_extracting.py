@@ -1,6 +1,10 @@
 """Shards become the files they were made of, below one folder; stops an extract that loses, overwrites or escapes."""
 
+import json
 import os
+import struct
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -141,6 +145,68 @@ def test_links_in_a_tar_are_not_made(tmp_path):
         archive.addfile(link)
     assert extract(open_dataset(str(tmp_path / "data")), str(tmp_path / "out")).num_files == 0
     assert not os.path.lexists(tmp_path / "out/a.txt")
+
+
+def test_devices_and_pipes_in_a_tar_are_not_made(tmp_path):
+    (tmp_path / "data").mkdir()
+    with tarfile.open(tmp_path / "data/a.tar", "w") as archive:
+        for name, kind in (
+            ("a.chr", tarfile.CHRTYPE),
+            ("b.blk", tarfile.BLKTYPE),
+            ("c.fifo", tarfile.FIFOTYPE),
+            ("d.lnk", tarfile.LNKTYPE),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "a.txt" if kind == tarfile.LNKTYPE else ""
+            archive.addfile(member)
+        archive.addfile(tarfile.TarInfo("e.txt"))
+    assert extract(open_dataset(str(tmp_path / "data")), str(tmp_path / "out")).num_files == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["e.txt"]
+
+
+@pytest.mark.parametrize("key", ["../x", "/tmp/shardtools-x", "a/../../x", "a\0b", "a//b"])
+def test_keys_of_mds_that_lead_elsewhere_are_refused(tmp_path, key, one_sentence):
+    """Its keys are text of any kind."""
+    columns = {"column_names": ["key", "v"], "column_encodings": ["str", "bytes"], "column_sizes": [None, None]}
+    config = {"version": 2, "format": "mds", "compression": None, "hashes": [], "size_limit": 1 << 26, **columns}
+    text, sizes = json.dumps(config, sort_keys=True).encode(), struct.pack("<2I", len(key.encode()), 1)
+    row = sizes + key.encode() + b"x"
+    begin = 4 + 8 + len(text)
+    shard = struct.pack("<3I", 1, begin, begin + len(row)) + text + row
+    raw = {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}
+    entry = {**config, "raw_data": raw, "zip_data": None, "samples": 1}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/shard.00000.mds").write_bytes(shard)
+    (tmp_path / "data/index.json").write_text(json.dumps({"version": 2, "shards": [entry]}))
+    with pytest.raises(ShardtoolsError) as caught:
+        extract(open_dataset(str(tmp_path / "data")), str(tmp_path / "out"))
+    assert "the dataset is not to be trusted" in one_sentence(caught.value)
+    assert files(tmp_path / "out") == {} and not (tmp_path / "x.v").exists()
+
+
+def test_a_run_that_is_killed_leaves_whole_files_and_the_next_one_goes_on(build, image_pairs, tmp_path):
+    """The process ends without a word in the middle of its ninth file."""
+    source = image_pairs(9)
+    build(source, tmp_path / "data")
+    code = (
+        "import os, sys\n"
+        "from shardtools.datasets import open_dataset\n"
+        "from shardtools.explore import _files\n"
+        "from shardtools.explore.extract import extract\n"
+        "rename, names = os.rename, []\n"
+        "def dying(old, new):\n"
+        "    names.append(new)\n"
+        "    os._exit(9) if len(names) == 9 else rename(old, new)\n"
+        "os.rename = dying\n"
+        "extract(open_dataset(sys.argv[1]), sys.argv[2])\n"
+    )
+    died = subprocess.run([sys.executable, "-c", code, str(tmp_path / "data"), str(tmp_path / "out")], check=False)
+    assert died.returncode == 9
+    left = {name: data for name, data in files(tmp_path / "out").items() if not name.endswith(".tmp")}
+    assert len(left) == 8 and left.items() <= files(source).items()
+    done = extract(open_dataset(str(tmp_path / "data")), str(tmp_path / "out"))
+    assert (done.num_files, done.num_unchanged) == (10, 8)
+    assert files(tmp_path / "out") == files(source)
 
 
 def test_two_samples_of_one_name_are_refused_even_if_equal(foreign, tmp_path, one_sentence):

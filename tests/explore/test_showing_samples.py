@@ -1,5 +1,6 @@
 """Values are shown short and true; stops a display that floods the terminal, hides damage or loads pickles."""
 
+import hashlib
 import io
 import json
 import sys
@@ -10,6 +11,7 @@ import pytest
 from shardtools.datasets import open_dataset
 from shardtools.errors import UsageError
 from shardtools.explore._images import image_facts
+from shardtools.explore.extract import ExtractOptions, extract
 from shardtools.explore.show import find, head
 
 
@@ -152,6 +154,29 @@ def test_a_missing_key_names_near_ones(keyed, one_sentence):
     with pytest.raises(UsageError) as caught:
         find(keyed, "?")
     assert "keys look like cats/0000" in one_sentence(caught.value)
+
+
+RAW_KEYS = {"a b": "a=20b", "ü": "=C3=BC", "e=q": "e=3Dq", "two\nlines": "two=0Alines", "_x//y": "=5Fx/=2Fy", "\udcff": "=FF"}
+
+
+def test_a_sample_is_found_by_the_key_it_had_before_it_was_escaped(tmp_path, ustar, one_sentence):
+    """Users know their own names; a name stored as it is comes first."""
+    long = "q" * 81
+    escaped = [*RAW_KEYS.values(), "q" * 46 + "=x" + hashlib.blake2b(long.encode(), digest_size=16).hexdigest()]
+    (tmp_path / "a.tar").write_bytes(ustar([(f"{key}.txt", b"x") for key in [*escaped, "e=qq"]]))
+    dataset = open_dataset(str(tmp_path))
+    for raw, stored in zip([*RAW_KEYS, long], escaped, strict=True):
+        assert find(dataset, raw).key == find(dataset, stored).key == stored
+    assert find(dataset, "e=qq").key == "e=qq"
+    done = extract(dataset, str(tmp_path / "out"), ExtractOptions(keys=[*RAW_KEYS, "e=3Dq", "e=qq"]))
+    assert done.num_files == len(RAW_KEYS) + 1
+    for missing in ("a c", "", "k" * 200_000, "a\0b"):
+        with pytest.raises(UsageError) as caught:
+            find(dataset, missing)
+        assert len(one_sentence(caught.value)) < 500
+        with pytest.raises(UsageError) as caught:
+            extract(dataset, str(tmp_path / "out"), ExtractOptions(keys=[missing]))
+        assert len(one_sentence(caught.value)) < 500
 
 
 def test_names_that_are_no_text_can_be_printed(tmp_path, ustar):

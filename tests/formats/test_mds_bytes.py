@@ -332,7 +332,7 @@ def test_samples_that_only_together_pass_the_limit_are_all_kept(rows, build, rea
     assert max(path.stat().st_size for path in (tmp_path / "out").glob("*.mds")) <= 5000
 
 
-@pytest.mark.parametrize("encoding", ["pkl", "int128", "ndarray:bool", "ndarray:int32:0", "ndarray:int32:a", "ndarray:int32:2:3", ""])
+@pytest.mark.parametrize("encoding", ["int128", "ndarray:bool", "ndarray:int32:0", "ndarray:int32:a", "ndarray:int32:2:3", ""])
 def test_an_encoding_that_cannot_be_written_is_wrong_use(rows, encoding, one_sentence):
     fields = rows([b"k"], {"v": [1]}, {"v": encoding}).fields
     with pytest.raises(UsageError) as caught:

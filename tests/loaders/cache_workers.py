@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from watching import wait_until
+
 from shardtools.loaders._cache import ShardCache
 
 
@@ -43,13 +45,6 @@ def noted(log: Path) -> list[str]:
 
 def wait_for(log: Path, line: str, count: int = 1) -> None:
     wait_until(lambda: noted(log).count(line) >= count)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "what was waited for did not come within 30 s"
-        time.sleep(0.002)
 
 
 def use(cache: ShardCache, key: str, log: Path, seconds: float = 0.0) -> None:

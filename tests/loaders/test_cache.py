@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from watching import open_below
 
 pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it")
 
 from shardtools.errors import DamagedShardError, StorageError
-from shardtools.loaders import _cache
+from shardtools.loaders import _cache, _cache_names
 from shardtools.loaders._cache import ShardCache
 
 pytestmark = pytest.mark.train
@@ -48,7 +49,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def stored(folder: Path, key: str) -> Path:
-    return folder / (hashlib.sha256(key.encode()).hexdigest() + ".shard")
+    start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return folder / (hashlib.sha256(f"{start}\0{key}".encode()).hexdigest() + ".shard")
 
 
 def kept(folder: Path, keys: str) -> str:
@@ -68,16 +70,17 @@ def age(folder: Path, key: str, seconds: float) -> None:
     os.utime(stored(folder, key), (then, then))
 
 
-def test_a_file_is_made_once_under_the_digest_of_its_key(folder, maker):
+def test_a_file_is_made_once_under_the_digest_of_the_machines_start_and_its_key(folder, maker, monkeypatch):
+    monkeypatch.setattr(_cache_names, "this_start", lambda: "start-1")
     cache = ShardCache(str(folder), 100)
     assert use(cache, maker, "s3://x/y\0train-000000.tar\x00123", 7) == b"sssssss"
     assert use(cache, maker, "s3://x/y\0train-000000.tar\x00123", 7) == b"sssssss"
     assert use(cache, maker, "other", 0) == b""
     assert maker.made == ["s3://x/y\0train-000000.tar\x00123", "other"]
-    # What sha256sum says of the two keys.
+    # What sha256sum says of the two, each behind `start-1` and a NUL.
     assert sorted(os.listdir(folder)) == [
-        "0ac7071e301cab5b33adcb6c31e0a79d1fce0c93c4ac9810d70e82601c9be2c5.shard",
-        "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa.shard",
+        "2950b98d069830435f6395b194c7ecad4e3646db90119f126df6683817b32694.shard",
+        "5a43630f2bd60c600b7a1a422d32e9325905e8f01c04d10a60080021fb341cda.shard",
     ]
 
 
@@ -395,9 +398,9 @@ def test_a_disk_without_room_for_a_name_is_one_sentence(folder, monkeypatch, mak
 
 @pytest.mark.parametrize("action", ["replace", "unlink", "fsync", "scandir"])
 def test_each_step_the_disk_may_refuse_is_one_sentence_with_nothing_left_open(folder, monkeypatch, maker, action, one_sentence):
+    monkeypatch.setattr(_cache, "this_start", lambda: "")
     cache = ShardCache(str(folder), 10)
     use(cache, maker, "a")
-    before = sorted(os.listdir("/proc/self/fd"))
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -407,7 +410,7 @@ def test_each_step_the_disk_may_refuse_is_one_sentence_with_nothing_left_open(fo
         use(cache, maker, "b")
     monkeypatch.undo()
     # While the error, and with it every frame, is still there.
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert open_below(folder) == []
     assert str(folder) in one_sentence(caught.value) and os.strerror(errno.EIO) in str(caught.value)
     use(cache, maker, "c")
     assert kept(folder, "abc") == "c"
@@ -468,7 +471,7 @@ def test_it_is_a_plain_value_with_nothing_open(folder, maker):
     cache = ShardCache(str(folder), 100)
     use(cache, maker, "a")
     again = pickle.loads(pickle.dumps(cache))
-    assert again == cache and hash(again) == hash(cache) and vars(again) == {"folder": str(folder), "limit_bytes": 100}
+    assert again == cache and hash(again) == hash(cache) and vars(again) == {"folder": str(folder), "limit_bytes": 100, "ahead_bytes": 0}
     assert use(again, maker, "a") == b"a" * 10 and maker.made == ["a"]
 
 
@@ -476,7 +479,6 @@ def test_no_descriptor_is_left_open(folder, maker):
     def fail(path: str) -> None:
         raise ValueError(path)
 
-    before = sorted(os.listdir("/proc/self/fd"))
     cache = ShardCache(str(folder), 25)
     for key in "abcabca":
         use(cache, maker, key)
@@ -484,10 +486,23 @@ def test_no_descriptor_is_left_open(folder, maker):
             cache.open("z", fail)
         with pytest.raises(StorageError):
             cache.open("z", lambda _: None)  # makes nothing
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert open_below(folder) == []
 
 
-def test_a_file_has_its_bytes_on_the_disk_before_its_name(folder, maker, monkeypatch):
+def test_a_file_of_before_a_restart_is_made_anew_and_goes_first(folder, maker, monkeypatch):
+    """A loss of power leaves names whose bytes never came to the disk."""
+    cache = ShardCache(str(folder), 15)
+    use(cache, maker, "a")
+    (left,) = folder.iterdir()
+    left.write_bytes(bytes(10))
+    monkeypatch.setattr(_cache_names, "this_start", lambda: "another start")
+    assert use(cache, maker, "a") == b"a" * 10
+    assert maker.made == ["a", "a"]
+    assert not left.exists()
+
+
+def test_a_file_has_its_bytes_on_the_disk_before_its_name_where_starts_are_not_told_apart(folder, maker, monkeypatch):
+    monkeypatch.setattr(_cache, "this_start", lambda: "")
     events: list[str] = []
     real_sync, real_replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append("sync " + os.readlink(f"/proc/self/fd/{fd}")[-5:]), real_sync(fd))[1])

@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: the extra `train` has it")
 
-from cache_workers import fork_while_making, make_until_told, making, noted, text, use, use_many, use_when_told, wait_for, wait_until
+from cache_workers import fork_while_making, make_until_told, making, noted, text, use, use_many, use_when_told, wait_for
+from watching import wait_until
 
 from shardtools.loaders._cache import ShardCache
+from shardtools.loaders._cache_names import file_name
 
 pytestmark = pytest.mark.train
 
@@ -58,7 +59,7 @@ def names(cache: ShardCache) -> list[str]:
 
 
 def name(key: str, suffix: str = ".shard") -> str:
-    return sha256(key.encode()).hexdigest() + suffix
+    return file_name(key).removesuffix(".shard") + suffix
 
 
 def ends(process: BaseProcess) -> None:
@@ -85,8 +86,8 @@ def test_forked_and_spawned_ones_that_ask_at_once_make_a_file_once(cache, log, t
 
 def test_nobody_waits_for_the_maker_of_another_file(cache, log, start):
     """Also where the digests begin alike."""
-    first = sha256(b"a").hexdigest()[:2]
-    alike = next(key for key in map(str, range(10_000)) if sha256(key.encode()).hexdigest()[:2] == first)
+    first = name("a")[:2]
+    alike = next(key for key in map(str, range(10_000)) if name(key)[:2] == first)
     start(use, cache, "a", log, 60)
     wait_for(log, "begin a")
     other = start(use, cache, alike, log)

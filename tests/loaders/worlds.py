@@ -28,6 +28,8 @@ QUIET = [
 class Numbers:
     """A catalog whose samples are named by shard and row."""
 
+    is_remote = False
+
     def __init__(self, counts: Sequence[int]) -> None:
         self.counts = np.array(counts, np.int64)
         self.digest = repr(list(counts))

@@ -137,6 +137,16 @@ def test_two_readings_are_an_error_that_shows_both_and_the_flags(plan, tree, nam
     assert "by the first dot" in text and "by the last dot" in text and "sample" in text
 
 
+def test_where_every_sample_lacks_a_field_the_kinds_of_samples_are_shown(plan, tree, one_sentence):
+    # One stem that two images share makes fields of what were single files of mixed kinds.
+    with pytest.raises(UsageError) as caught:
+        plan(tree(contents("a.jpg", "b.png", "c.png", "d.webp", "a.png")))
+    text = one_sentence(caught.value)
+    assert "fields jpg, png, webp" in text and "2 samples of png" in text
+    assert "--fields 'jpg?,png?,webp?'" in text and "--group file" in text
+    assert "got none" not in text
+
+
 def test_no_two_files_ever_become_one_field_in_silence(wds, tmp_path, one_sentence):
     with pytest.raises(BadSampleError) as caught:
         wds("d/a.jpg", "d/a.JPG", "d/b.jpg")

@@ -253,9 +253,15 @@ def test_input_without_a_good_record_is_refused_whatever_the_budget(write_lines,
 
 def test_records_that_are_all_rejected_publish_nothing(write_lines, build, tmp_path, one_sentence):
     with pytest.raises(ShardtoolsError, match="expected at least one sample to write, got none") as caught:
-        build(write_lines([b'{"a": 1}'] * 5), tmp_path / "out", "mds", source=Jsonl(key="id"), max_bad="100%")
+        build(write_lines([b'{"id": null}'] * 5), tmp_path / "out", "mds", source=Jsonl(key="id"), max_bad="100%")
     one_sentence(caught.value)
     assert nothing_is_published(tmp_path / "out")
+
+
+def test_a_key_that_no_first_record_has_is_refused_before_any_is_rejected(write_lines, build, tmp_path, one_sentence):
+    with pytest.raises(UsageError, match=r"in --key, among a, b, got 'a\.b'; name one of these") as caught:
+        build(write_lines([b'{"a": {"b": 1}}', b'{"b": 2}']), tmp_path / "out", "mds", source=Jsonl(key="a.b"), max_bad="100%")
+    one_sentence(caught.value)
 
 
 def test_an_empty_file_beside_others_is_nothing(write_lines, build, tmp_path):

@@ -1,13 +1,16 @@
 """Stops lines of JSON files that are lost, doubled, cut or misplaced, whatever the window, the block, the compression or the damage."""
 
 import gzip
+import io
 import itertools
 import json
+import os
 import random
 import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -495,3 +498,28 @@ def test_a_name_that_is_no_utf8_is_shown_with_escapes(tmp_path):
     rejects: list[Reject] = []
     assert list(Jsonl(layout=AS_THEY_ARE).read([str(tmp_path)], [packed], rejects.append)) == []
     assert [reject.where for reject in rejects] == ["\\xff.jsonl, line 1 (byte 0)"]
+
+
+@pytest.mark.parametrize("end", [500_000, 500_001, 5_000_000, 2 * 4_194_304])
+def test_little_is_read_beyond_a_window(tmp_path, monkeypatch, end):
+    """Its last line ends there, and lines of 50 bytes need no block of 4 MiB for that."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"number": "%035d"}\n' % 7 * 400_000)
+    num_read = [0]
+    real_read = io.FileIO.read
+
+    class Counted(io.FileIO):
+        def read(self, size=-1):
+            data = real_read(self, size)
+            num_read[0] += len(data)
+            return data
+
+    @contextmanager
+    def opened(root, window, _):
+        with Counted(f"{root}/{os.fsdecode(window.path)}") as file:
+            yield file
+
+    monkeypatch.setattr(_lines, "opened", opened)
+    window = _streams.Window(b"a.jsonl", 0, end, 20_000_000)
+    lines = sum(len(block.lines) for block in _lines.line_blocks(str(tmp_path), window, 1 << 20))
+    assert lines == -(-end // 50)
+    assert end <= num_read[0] <= end + 65_536

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -203,3 +204,19 @@ def test_everything_that_was_stored_was_synced(tmp_path, monkeypatch):
     storage.move("y", "z")
     storage.put("manifest", b"1")
     assert events == ["rename", "file", "rename", "folder"]
+
+
+def test_a_folder_that_another_run_removes_at_the_same_moment_is_gone(tmp_path, monkeypatch):
+    storage, real = Local(str(tmp_path)), os.unlink
+    storage.put("a/b", b"x")
+
+    def unlink(path, **options):
+        try:
+            real(path, **options)
+        except IsADirectoryError:
+            shutil.rmtree(path)
+            raise
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    storage.delete("a")
+    assert list(storage.names()) == []

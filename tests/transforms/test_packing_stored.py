@@ -42,7 +42,7 @@ class Rows:
     def _fail(reject: object) -> None:
         raise AssertionError(reject)
 
-    def read(self, roots: Any, extents: Any, reject: Any) -> Any:
+    def read(self, roots: Any, extents: Any, reject: Any, extras: Any = ()) -> Any:
         return iter(self._batches)
 
     def values(self, name: str) -> list[Any]:

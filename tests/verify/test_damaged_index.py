@@ -75,8 +75,8 @@ def test_a_stream_that_grows_without_end_is_stopped_where_the_index_says(zipped,
     from shardtools.datasets import _unpack
 
     written = []
-    write = _unpack._write
-    monkeypatch.setattr(_unpack, "_write", lambda file, block: (written.append(len(block)), write(file, block)))
+    write = _unpack.write_temporary
+    monkeypatch.setattr(_unpack, "write_temporary", lambda file, block: (written.append(len(block)), write(file, block)))
     bomb = zstandard.ZstdCompressor().compressobj()
     block = bytes(1 << 20)
     data = b"".join(bomb.compress(block) for _ in range(300)) + bomb.flush()

@@ -116,6 +116,18 @@ def test_mds_images(tmp_path, build, rows):
     assert verify(str(tmp_path / "out"), VerifyOptions(workers=1)).findings == ()
 
 
+def test_images_in_columns_of_bytes(tmp_path, build, rows):
+    """MDS has no image column whose images may be absent, or of two kinds: they are bytes there."""
+    values = [SOUND["a.jpg"], b"", SOUND["a.png"], SOUND["a.webp"], SOUND["a.jpg"][:-300], b"RIFF0000WAVE"]
+    source = rows([b"k%d" % i for i in range(6)], {"image": values, "thumb": [*values[:4], b"", b""]}, {"image": "bytes", "thumb": "bytes"})
+    (tmp_path / "src").mkdir()
+    build(tmp_path / "src", tmp_path / "out", Mds(), source=source)
+    verdict = verify(str(tmp_path / "out"), DEEP)
+    (finding,) = verdict.findings
+    assert (finding.kind, finding.key) == ("undecodable-value", "k4")
+    assert verdict.unchecked_fields == ("image",)
+
+
 def test_a_check_is_looked_up_by_the_last_extension(tmp_path):
     folder = folder_of(tmp_path, {"a.left.json": b"{"})
     assert [finding.kind for finding in verify(folder, DEEP).findings] == ["undecodable-value"]

@@ -39,7 +39,7 @@ class Bench:
     def verified(self, files: Mapping[str, bytes]) -> Verdict | None:
         """The verdict on these files; None for wrong use, said in one sentence."""
         self._become(files)
-        began = time.monotonic()
+        began = time.process_time()
         try:
             verdict = verify(str(self.folder), VerifyOptions(workers=1))
         except UsageError as error:
@@ -47,7 +47,7 @@ class Bench:
             verdict = None
         except Exception as error:
             raise AssertionError(f"verify raised {type(error).__name__}: {error}") from error
-        assert time.monotonic() - began < MOST_SECONDS
+        assert time.process_time() - began < MOST_SECONDS
         assert read_folder(self.folder) == dict(sorted(files.items())), "verify changed the folder"
         return verdict
 

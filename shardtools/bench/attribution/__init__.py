@@ -5,7 +5,26 @@ level 2 takes away storage, decode, transform, collate and transfer in trials th
 """
 
 from shardtools.bench.attribution._attribute import attribute
+from shardtools.bench.attribution._capped import capped
+from shardtools.bench.attribution._rule import MIN_RATIO
+from shardtools.bench.attribution._sure import ablation_json, may_be_sure
 from shardtools.bench.attribution.context import Context, Run
-from shardtools.bench.attribution.result import FACTS, Ablation, Attribution, Confidence, Fact, Gain, VerdictClass
+from shardtools.bench.attribution.result import FACTS, LATE, Ablation, Attribution, Confidence, Fact, Gain, VerdictClass
 
-__all__ = ["FACTS", "Ablation", "Attribution", "Confidence", "Context", "Fact", "Gain", "Run", "VerdictClass", "attribute"]
+__all__ = [
+    "FACTS",
+    "LATE",
+    "MIN_RATIO",
+    "Ablation",
+    "Attribution",
+    "Confidence",
+    "Context",
+    "Fact",
+    "Gain",
+    "Run",
+    "VerdictClass",
+    "ablation_json",
+    "attribute",
+    "capped",
+    "may_be_sure",
+]

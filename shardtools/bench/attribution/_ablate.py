@@ -14,6 +14,8 @@ _MIN_STEPS = 10
 _LONGEST = 1.6
 """Times the window: a slow loader is measured over fewer steps."""
 _MOST_TRIES = 2
+_USUAL_TRIALS = 13
+"""Where one stage stands out."""
 
 Clock = Callable[[], float]
 
@@ -67,8 +69,17 @@ class Ablations:
         result = self.run(spec, cache)
         self.trials.append(result)
         rate = f"{result.throughput:,.0f} samples/s" if result.throughput else f"{result.status}: {result.message}"
-        self.context.say(f"attribution, {what}: {rate}")
+        self.context.say(f"attribution, {what}: {rate}; {self._to_go()}")
         return result
+
+    def _to_go(self) -> str:
+        """As long as a usual attribution still takes, by the trials so far; beyond that as long as it may take at most."""
+        spent, num_done = self.clock() - self.began, len(self.trials)
+        left = max(0.0, self.context.seconds - spent)
+        usual = (_USUAL_TRIALS - num_done) * spent / num_done
+        if left < 1:
+            return "nearly done"
+        return f"about {min(usual, left):.0f} s to go" if usual > 0 else f"at most {left:.0f} s to go"
 
     def baseline(self) -> TrialResult | None:
         """None where it failed, and failed again unless the first time said it all."""

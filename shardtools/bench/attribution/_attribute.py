@@ -8,11 +8,13 @@ from shardtools.bench.attribution import _gain
 from shardtools.bench.attribution._ablate import Ablations, Clock, drained
 from shardtools.bench.attribution._evidence import corroborate
 from shardtools.bench.attribution._level_one import is_fed, level_one, rates_of
-from shardtools.bench.attribution._rule import Decision, bounds_of, decide
+from shardtools.bench.attribution._rule import Decision, decide
 from shardtools.bench.attribution._status import decisive, status_verdict
+from shardtools.bench.attribution._sure import bounded, interval_values, scattered
 from shardtools.bench.attribution._timers import Reader, Timed, reader_of, timed
 from shardtools.bench.attribution.context import Context, Run
 from shardtools.bench.attribution.result import Ablation, Attribution, Confidence, Fact, Gain, VerdictClass
+from shardtools.bench.copies import fetches_anew
 from shardtools.bench.spec import Intervention, TrialSpec
 from shardtools.bench.trial import TrialResult
 
@@ -31,13 +33,14 @@ def attribute(base: TrialSpec, run: Run, context: Context | None = None, clock: 
 class _Attributing:
     def __init__(self, base: TrialSpec, run: Run, context: Context, clock: Clock) -> None:
         self._base = replace(base, intervention=None, mode="throughput")
+        self._is_warm = base.cache == "warm" and not fetches_anew(base.layout)
         self._context = context
         self._level_two = Ablations(drained(self._base, context), run, context, clock(), clock)
         self._rates: Rates = dict.fromkeys(("F", "G", "H", "L"))
         self._facts: list[Fact] = []
 
     def attribution(self) -> Attribution:
-        if self._base.cache == "warm":
+        if self._is_warm:
             self._facts.append(Fact("storage_hidden", {"reason": "warm"}))
         failed = decisive(self._context.measured)
         if failed is not None:
@@ -65,8 +68,10 @@ class _Attributing:
             self._rates["L"] = drain.throughput
         told = level_one(self._rates, results, self._context.timeline)
         self._facts += told.facts
-        gain = _gain.of_loop(told.verdict, self._rates)
-        return None if told.verdict is None else self._done(told.verdict, None, told.confidence, gain)
+        if told.verdict is None:
+            return None
+        confidence = bounded(told.confidence, len(results), self._context.is_noisy)
+        return self._done(told.verdict, None, confidence, _gain.of_loop(told.verdict, self._rates))
 
     def _two(self) -> Attribution:
         level_two = self._level_two
@@ -77,6 +82,7 @@ class _Attributing:
         shares = None if found is None else found.most
         stages = self._stages(timeline)
         level_two.round(stages)
+        num_rounds = 1
         while True:
             if level_two.failure is not None:
                 return self._ended(level_two.failure)
@@ -84,12 +90,17 @@ class _Attributing:
             ratio = None if reader is None else reader.ratio
             decision = decide(level_two.found(), ratio, shares=shares)
             if decision.kind == "more" and not level_two.has_time(len(decision.stages)):
-                self._facts.append(Fact("budget", {"seconds": self._context.seconds}))
+                self._facts.append(self._budget(num_rounds))
                 decision = decide(level_two.found(), ratio, is_last=True, shares=shares)
             if decision.kind != "more":
                 break
             level_two.round([stage for stage in stages if stage in decision.stages])
+            num_rounds += 1
         return self._decided(decision, reader, found)
+
+    def _budget(self, num_rounds: int) -> Fact:
+        spent = self._level_two.clock() - self._level_two.began
+        return Fact("budget", {"seconds": self._context.seconds, "spent": spent, "rounds": num_rounds})
 
     def _timeline(self) -> TrialResult:
         """Of the loop's own where its timers are the loader's alone: without workers they share a process with the consumer."""
@@ -103,10 +114,10 @@ class _Attributing:
     def _stages(self, first: TrialResult) -> list[Intervention]:
         """Those that there are to be taken away. That storage is hidden is a fact."""
         workload, stages = self._base.workload, list[Intervention]()
-        hidden = _hidden(first)
+        hidden = self._context.storage_hidden or _hidden(first)
         if hidden is not None:
             self._facts.append(Fact("storage_hidden", {"reason": hidden}))
-        if hidden is None and self._base.cache != "warm":
+        if hidden is None and not self._is_warm:
             stages.append("storage")
         stages.append("decode")
         if workload.transform is not None or workload.decode == "rgb":
@@ -119,7 +130,7 @@ class _Attributing:
     def _decided(self, decision: Decision, reader: Reader | None, found: Timed | None) -> Attribution:
         level_two = self._level_two
         ablations = sorted(level_two.found(), key=lambda one: -one.ratio)
-        self._facts += [*_facts_of(decision, ablations, reader), *level_two.facts]
+        self._facts += [*_facts_of(decision, ablations, reader, found), *level_two.facts]
         if self._rates["L"] is None and ablations:
             self._rates["L"] = _gain.baseline_rate(ablations)
         if decision.kind == "reader" and reader is not None:
@@ -130,8 +141,8 @@ class _Attributing:
         stage = decision.stages[0]
         told = corroborate(stage, self._a_baseline(), found, self._context.ceilings)
         self._facts += [fact for fact, _ in told]
-        confidence: Confidence = "high" if any(supports for _, supports in told) else "medium"
         first = next(one for one in ablations if one.stage == stage)
+        confidence = bounded("high" if any(supports for _, supports in told) else "medium", first.n, self._context.is_noisy)
         return self._done(first.stage, stage, confidence, _gain.of_stage(first, ablations, _gain.Binding(reader, found, self._rates)))
 
     def _of_reader(self, reader: Reader, ablations: Sequence[Ablation], found: Timed | None) -> Attribution:
@@ -173,7 +184,7 @@ def _hidden(first: TrialResult) -> str | None:
     if first.watched.get("cache_label") == "warm":
         return "in_memory"
     window = first.found.get("window") or {}
-    return "looped" if window.get("is_looped") else None
+    return "looped" if window.get("is_looped") and not fetches_anew(first.spec.layout) else None
 
 
 def _reader(found: Timed | None, ablations: Sequence[Ablation]) -> Reader | None:
@@ -181,17 +192,16 @@ def _reader(found: Timed | None, ablations: Sequence[Ablation]) -> Reader | None
     return reader_of(found, storage)
 
 
-def _facts_of(decision: Decision, ablations: Sequence[Ablation], reader: Reader | None) -> list[Fact]:
+def _facts_of(decision: Decision, ablations: Sequence[Ablation], reader: Reader | None, found: Timed | None) -> list[Fact]:
     of = {str(one.stage): one for one in ablations}
     if not ablations or decision.kind == "reader":
         return []
     first = of[decision.stages[0]]
-    low, high = bounds_of(first, ablations) or (None, None)
-    told = {"stage": first.stage, "ratio": first.ratio, "low": low, "high": high, "n": first.n}
+    told = {"stage": first.stage, "ratio": first.ratio, "n": first.n, **interval_values(first, ablations)}
     if decision.kind == "no_stage":
         return [Fact("no_stage", {"stage": first.stage, "ratio": first.ratio})]
     if decision.kind == "unsure":
-        return [Fact("unsure", told)]
+        return [scattered(first, ablations, found) or Fact("unsure", told)]
     if decision.kind == "co_bottleneck":
         implied = {} if reader is None else {"parse": reader.ratio}
         ratios = [of[stage].ratio if stage in of else implied[stage] for stage in decision.stages]

@@ -1,5 +1,6 @@
 """Counters that were watched meanwhile: whether they say the same as the intervention."""
 
+import os
 import resource
 from typing import Any
 
@@ -9,9 +10,9 @@ from shardtools.bench.counters import host
 from shardtools.bench.not_measured import Unknown
 from shardtools.bench.trial import TrialResult
 
-_OF_CEILING = 0.70
+OF_CEILING = 0.70
 _BLOCKED = 0.50
-_PRESSURE = 0.30
+PRESSURE = 0.30
 _BUSY = 0.85
 _THROTTLED = 0.05
 _SHM_FULL = 0.90
@@ -32,7 +33,7 @@ def corroborate(stage: str, baseline: TrialResult | None, found: Timed | None, c
         return told + _of_storage(counters, found, ceilings)
     if stage == "transfer":
         return told + _of_transfer(watched, baseline, found)
-    return told + _of_processors(counters, baseline)
+    return told + of_processors(counters, baseline)
 
 
 def _timer(stage: str, found: Timed) -> Fact:
@@ -51,27 +52,44 @@ def _of_storage(counters: dict[str, Any], found: Timed | None, ceilings: dict[st
         if used is not None and most:
             shares.append(used / most)
     if shares:
-        told.append((Fact("disk", {**disk, "share": max(shares)}), max(shares) >= _OF_CEILING))
+        told.append((Fact("disk", {**disk, "share": max(shares)}), max(shares) >= OF_CEILING))
     if found is not None:
         blocked = found.blocked.get("storage", 0.0)
         told.append((Fact("blocked", {"share": blocked}), blocked >= _BLOCKED))
     pressure = counters.get("psi_io_share")
     if pressure is not None:
-        told.append((Fact("pressure", {"resource": "io", "share": pressure}), pressure >= _PRESSURE))
+        told.append((Fact("pressure", {"resource": "io", "share": pressure}), pressure >= PRESSURE))
     return told
 
 
-def _of_processors(counters: dict[str, Any], baseline: TrialResult | None) -> list[Told]:
+def of_processors(counters: dict[str, Any], baseline: TrialResult | None) -> list[Told]:
+    """Processors in use, by whomever where the trial may use all of the machine's: those that others use are no less missing."""
     told: list[Told] = []
-    used, host_share = counters.get("cpu_util"), counters.get("cpu_util_share")
+    used, host_share = counters.get("cpu_util"), _host_share(counters)
     if used is not None and baseline is not None:
         worker = used / max(1, baseline.spec.settings.num_workers)
         is_busy = worker >= _BUSY or (host_share is not None and host_share >= _BUSY)
-        told.append((Fact("cpu", {"worker_share": worker, "host_share": host_share}), is_busy))
+        values = {"worker_share": worker, "host_share": host_share, "others_share": _others_share(counters, host_share)}
+        told.append((Fact("cpu", values), is_busy))
     throttled = counters.get("cpu_throttled_share")
     if throttled:
         told.append((Fact("throttled", {"share": throttled}), throttled >= _THROTTLED))
     return told
+
+
+def _host_share(counters: dict[str, Any]) -> float | None:
+    names = ("cpu_util", "cpu_util_share", "host_cpu_util")
+    used, share, busy = (None if counters.get(name) is None else float(counters[name]) for name in names)
+    if not used or not share or busy is None:
+        return share
+    num_cpus = round(used / share)
+    return max(share, min(1.0, busy / num_cpus)) if num_cpus == os.cpu_count() else share
+
+
+def _others_share(counters: dict[str, Any], host_share: float | None) -> float | None:
+    """What is in use and not by the trial."""
+    own = counters.get("cpu_util_share")
+    return None if host_share is None or own is None or counters.get("host_cpu_util") is None else max(0.0, host_share - float(own))
 
 
 def _of_transfer(watched: dict[str, Any], baseline: TrialResult | None, found: Timed | None) -> list[Told]:

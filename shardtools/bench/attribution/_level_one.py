@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from shardtools.bench.attribution._loop_evidence import contention_evidence, copy_evidence
 from shardtools.bench.attribution.result import Confidence, Fact, VerdictClass
 from shardtools.bench.spec import FED_AU
 from shardtools.bench.trial import TrialResult
@@ -55,21 +55,10 @@ def level_one(rates: dict[str, float | None], results: Sequence[TrialResult], ti
     if loader < _CAPACITY * consumer:
         return LevelOne(None, "inconclusive", (told, Fact("loader_bound", {"L": loader, "H": consumer})))
     if consumer < _COPY_SHARE * resident:
-        copy = _copy(resident, consumer, results)
-        is_pageable = bool(copy["leaves"]) and copy["pinned"] is not None and copy["pinned"] < copy["leaves"]
-        return LevelOne("h2d_copy", "high" if is_pageable else "medium", (told, Fact("copy", copy)))
+        copy, agrees = copy_evidence((resident, consumer), results, timeline)
+        return LevelOne("h2d_copy", "high" if agrees else "medium", (told, copy))
     if min(loader, consumer) * _BELOW > loop:
-        values = {"F": loop, "bound": min(loader, consumer), **_jitter(timeline)}
-        return LevelOne("contention", "medium", (told, Fact("contention", values)))
+        evidence = contention_evidence((loop, min(loader, consumer)), results, timeline)
+        confidence: Confidence = "high" if any(agrees for _, agrees in evidence) else "medium"
+        return LevelOne("contention", confidence, (told, *(fact for fact, _ in evidence)))
     return LevelOne("balanced", "medium", (told, Fact("marginal", {"au": loop / resident})))
-
-
-def _copy(resident: float, copied: float, results: Sequence[TrialResult]) -> dict[str, Any]:
-    pinning: dict[str, Any] = next((result.found["pinning"] for result in results if result.status == "ok"), {})
-    leaves, pinned = pinning.get("num_tensors"), pinning.get("num_pinned")
-    return {"H": copied, "G": resident, "exposed_share": 1 - copied / resident, "leaves": leaves, "pinned": pinned}
-
-
-def _jitter(timeline: TrialResult | None) -> dict[str, float | None]:
-    waits = (timeline.found.get("steps") or {}).get("data_wait_ms") if timeline is not None and timeline.status == "ok" else None
-    return {"wait_p99_over_mean": waits["p99"] / waits["mean"] if waits and waits["mean"] else None}

@@ -6,6 +6,7 @@ from shardtools.bench.attribution.result import Confidence, VerdictClass
 from shardtools.bench.trial import TrialResult
 
 _OF_STATUS: dict[str, VerdictClass] = {"oom_shm": "shared_memory", "fd": "fd_limit"}
+_OF_RESOURCE: dict[str | None, VerdictClass] = {"shm": "shared_memory", "fds": "fd_limit"}
 
 
 def decisive(results: Sequence[TrialResult]) -> TrialResult | None:
@@ -20,10 +21,7 @@ def status_verdict(result: TrialResult) -> tuple[VerdictClass, Confidence]:
     """Of a trial that did not end well. One that was refused would have run out: that was foreseen, not seen."""
     if result.status in _OF_STATUS:
         return _OF_STATUS[result.status], "high"
-    if result.status == "refused":
-        message = result.message.lower()
-        if "shm" in message or "shared memory" in message:
-            return "shared_memory", "medium"
-        if "descriptor" in message:
-            return "fd_limit", "medium"
+    foreseen = _OF_RESOURCE.get(result.found.get("exceeds"))
+    if result.status == "refused" and foreseen is not None:
+        return foreseen, "medium"
     return "inconclusive", "inconclusive"

@@ -31,5 +31,9 @@ class Context:
     """No further repeat is begun after so long; then what is undecided is inconclusive."""
     window_seconds: float = 1.2
     """Of each trial."""
+    storage_hidden: str | None = None
+    """Why the cost of storage cannot be taken away, as the fact of that name has it; None where it can, or trials will tell."""
+    is_noisy: bool = False
+    """Above the limits of the gate: nothing is told with high confidence."""
     say: Callable[[str], None] = _silent
     """Hears a line about each trial."""

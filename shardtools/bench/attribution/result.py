@@ -24,34 +24,45 @@ VerdictClass = Literal[
     "balanced",
     "inconclusive",
 ]
+LATE = 5.0
+"""The slowest 1 % of waits over their mean: single batches come late."""
 Confidence = Literal["high", "medium", "inconclusive"]
 
 FACTS = {
     "au": "au, F, G: the device is that busy",
     "rates": "F, G, H, L (samples/s or None), is_with_consumer: what level 1 was told from",
     "loader_bound": "L, H (the consumer's rate, None without one): the loader is slower than what takes its batches",
-    "copy": "H, G, exposed_share: of the step, what the copy costs; leaves, pinned (numbers of tensors of a batch)",
+    "copy": "H, G, exposed_share: of the step, what the copy costs; leaves, pinned (numbers of tensors of a batch); GBps (of the copies, "
+    "None), ceiling_GBps (that memory of this kind was probed to give, None)",
+    "head_of_line": "num_workers: batches are handed out in order, so one that is late holds up those that are ready",
+    "launch": "mean_ms, p99_ms: of the host's time to launch a step",
     "contention": "F, bound: the loop is below both of its parts, L and H; wait_p99_over_mean or None",
     "marginal": "au: neither the loader nor the copy alone explains it",
-    "intervention": "stage, ratio, low, high (None for one repeat), n, baseline, intervened (medians, samples/s)",
+    "intervention": "stage, ratio, low, high (None where nothing tells them), ci_by (repeats, baselines: how those differ, or None), "
+    "num_baselines, n, baseline, intervened (medians, samples/s)",
     "runner_up": "stage, ratio",
     "co_bottleneck": "stages, ratios: removing either gains about as much",
     "no_stage": "stage, ratio: the largest gain there is, too small to blame",
-    "unsure": "stage, ratio, low, high, n: the interval leaves open whether there is a gain, or which stage is first",
-    "storage_hidden": "reason: warm (asked for), in_memory (the files cannot be cold), looped (data too small): storage was not judged",
+    "unsure": "stage, ratio, low, high, ci_by, num_baselines, n: the interval leaves open whether there is a gain, or which is first",
+    "scattered": "stage, ratio, share (of the workers' time, None), slowest, fastest (baselines, samples/s): in place of unsure, where the "
+    "gain is no more than baselines differ by, or more than the share can explain",
+    "storage_hidden": "reason: warm (asked for), in_memory (the files cannot be cold), looped (data too small), "
+    "no_copy (too large to be copied here): storage was not judged",
     "reader": "share, parse_share, read_share: of the workers' time, by timers; blocked_share: of share; ratio: the gain that implies",
     "timer": "stage, share (of the workers' time, by timers), blocked_share (of that, not on a processor)",
     "disk": "MBps, iops, ceiling_MBps, ceiling_iops, share (the larger of both): of the probed ceiling",
     "blocked": "share: of the workers' time, waiting for storage",
     "pressure": "resource, share: of the window, some task was held up by it",
-    "cpu": "worker_share (of W processors), host_share (of all the trial may use)",
+    "cpu": "worker_share (of W processors), host_share (of all the trial may use), others_share (of those, by other programs; None)",
     "throttled": "share: of scheduler periods, the CPU quota held the trial up",
     "transfer": "utilisation (of the workers, None), floor_share (of a step, to receive a batch that lies ready; None)",
+    "capped": "before, at, wanted ({num_workers, prefetch_factor}), rate (of at), last_gain (at over before), most_gain (wanted over at, "
+    "at most), wanted_bytes (of /dev/shm, None), free_bytes (None), is_seen (else foreseen): wanted has no room in /dev/shm",
     "shm": "peak_bytes, size_bytes, share",
     "descriptors": "peak, limit, tensors (of a batch)",
     "status": "status, message: how a trial ended",
     "failed": "stage, status, message: the trial without that stage's cost could not be had",
-    "budget": "seconds: time was up before it could be decided",
+    "budget": "seconds (planned), spent, rounds (each stage once): time was up before it could be decided",
     "trials": "count, seconds: what this took",
 }
 """Every kind of fact, and its values. Rates are samples a second, shares 0 to 1."""
@@ -91,10 +102,6 @@ class Ablation:
         """95 %, of Student's t on log ratios, so it is centred on their mean; None for one repeat."""
         low_high = t_interval(self.log_ratios)
         return None if low_high is None else (math.exp(low_high[0]), math.exp(low_high[1]))
-
-    def as_json(self, side: int) -> dict[str, Any]:
-        ci = None if self.ci is None else list(self.ci)
-        return {"side": side, "stage": self.stage, "ratio": self.ratio, "ci": ci, "n": self.n, "rates": [list(pair) for pair in self.rates]}
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ moment at which the device gets there, so a time between two marks is the device
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shardtools.bench.devices.missing import NoCudaError, require_cuda
+from shardtools.bench.devices.missing import NoCudaError, require_cuda, require_torch
 from shardtools.bench.spec import TrialSpec
 
 if TYPE_CHECKING:
     from shardtools.bench.leaves import Leaf
 
-__all__ = ["Device", "NoCudaError", "open_device", "require_cuda"]
+__all__ = ["Device", "NoCudaError", "open_device", "require_cuda", "require_torch"]
 
 
 class Device(Protocol):

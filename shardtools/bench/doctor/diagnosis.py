@@ -5,11 +5,12 @@ from typing import Any
 
 from shardtools.bench.counters.device import Roots
 from shardtools.bench.doctor.batches import NamedBatch, batches_of
+from shardtools.bench.doctor.bucket import Bucket, ask, bucket_findings
 from shardtools.bench.doctor.data_findings import data_findings
 from shardtools.bench.doctor.finding import Finding, worst_first
 from shardtools.bench.doctor.live.look import Now, Scope
 from shardtools.bench.doctor.machine import Machine, this_machine
-from shardtools.bench.doctor.machine_findings import machine_findings
+from shardtools.bench.doctor.machine_findings import crowding, machine_findings
 from shardtools.bench.doctor.package_findings import package_findings
 from shardtools.bench.doctor.request import BATCH_SIZE, DoctorRequest
 from shardtools.bench.doctor.storage_findings import storage_findings
@@ -17,7 +18,7 @@ from shardtools.bench.doctor.table import Cell, ProcessMemory, cells_of, table_f
 from shardtools.bench.doctor.torch_probe import Learnt, learn
 from shardtools.bench.environment import ledger
 from shardtools.bench.not_measured import NotMeasured, Reasons
-from shardtools.bench.places import place_of
+from shardtools.bench.places import is_remote
 from shardtools.bench.prediction import Limits
 
 SCHEMA = "shardtools.doctor/1"
@@ -35,6 +36,7 @@ class Diagnosis:
     limits: Limits
     batches: list[NamedBatch]
     cells: list[Cell]
+    buckets: list[Bucket]
     findings: list[Finding]
     not_measured: list[NotMeasured]
 
@@ -59,6 +61,7 @@ class Diagnosis:
                 "usable_memory_bytes": self.limits.usable_memory_bytes,
             },
             "table": [cell.as_json() for cell in self.cells],
+            "buckets": [bucket.as_json() for bucket in self.buckets],
             "now": None if now is None else now.as_json(),
             "environment": self.environment | {"torch_process": None if self.learnt is None else self.learnt.torch},
             "machine": self.machine.as_json(),
@@ -74,7 +77,9 @@ def diagnose(request: DoctorRequest, roots: Roots | None = None) -> Diagnosis:
     request, roots, reasons = request.checked(), roots or Roots(), Reasons()
     environment = ledger(request.uris, roots=roots)
     machine = this_machine(roots, reasons)
-    to_read = [uri for uri in request.uris if place_of(uri) is not None] if request.batch_bytes is None else []
+    buckets = [ask(uri) for uri in request.uris if is_remote(uri)]
+    silent = {bucket.uri for bucket in buckets if not bucket.read_seconds}
+    to_read = [uri for uri in request.uris if uri not in silent] if request.batch_bytes is None else []
     learnt = reasons.attempt("torch_process", lambda: learn(to_read, BATCH_SIZE))
     limits = Limits.here()
     _explain(limits, learnt, reasons)
@@ -84,12 +89,14 @@ def diagnose(request: DoctorRequest, roots: Roots | None = None) -> Diagnosis:
     told = {entry["metric"]: entry["reason"] for entry in environment["not_measured"]}
     findings = [
         *table_findings(cells, machine, limits),
-        *machine_findings(machine),
-        *(finding for entry in environment["storage"] for finding in storage_findings(entry, told)),
+        *machine_findings(machine, {name for cell in cells for name in cell.breaks}),
+        *crowding(machine, request),
+        *(finding for entry in environment["storage"] if not is_remote(entry["uri"]) for finding in storage_findings(entry, told)),
+        *(finding for bucket in buckets for finding in bucket_findings(bucket)),
         *package_findings(environment, learnt.torch if learnt else None, reasons.of("torch_process")),
         *data_findings(learnt.sides if learnt else [], request),
     ]
-    return Diagnosis(request, environment, machine, learnt, limits, batches, cells, worst_first(findings), reasons.listed())
+    return Diagnosis(request, environment, machine, learnt, limits, batches, cells, buckets, worst_first(findings), reasons.listed())
 
 
 def _explain(limits: Limits, learnt: Learnt | None, reasons: Reasons) -> None:

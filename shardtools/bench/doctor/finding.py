@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 Level = Literal["ok", "note", "warning", "fault"]
-LEVELS: tuple[Level, ...] = ("fault", "warning", "note", "ok")
-"""The worst first."""
+LEVELS: tuple[Level, ...] = ("fault", "warning", "ok", "note")
+"""What is to be done, then that all is well, then what nobody need do anything about."""
 
 
 @dataclass(frozen=True)

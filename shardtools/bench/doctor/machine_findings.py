@@ -1,12 +1,14 @@
 """What the limits of a machine mean for loader workers, each in one sentence with what to do."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from shardtools.bench.doctor.finding import Finding
 from shardtools.bench.doctor.machine import Machine, TempFolder
 from shardtools.bench.doctor.remedies import larger_shm, more_descriptors, of_size
+from shardtools.bench.doctor.request import DoctorRequest
 from shardtools.bench.processes.folders import LONGEST_FOLDER
+from shardtools.units import plural
 
 _DOCKER_SHM_BYTES = 64 * 2**20
 _USED_SHARE = 0.5
@@ -14,6 +16,8 @@ _FEW_DESCRIPTORS = 1024
 _THROTTLED_SHARE = 0.05
 _LITTLE_TEMP_BYTES = 2**30
 _FEW_PROCESSES = 1024
+_FEW_WORKERS, _MANY_A_CPU = 8, 4
+"""What is asked about by itself, and workers for each processor beyond which none waits for storage alone."""
 _LETTERS = {
     "-v": "address space, which torch and mapped shards take much of",
     "-d": "data, which torch takes much of",
@@ -21,10 +25,11 @@ _LETTERS = {
 }
 
 
-def machine_findings(machine: Machine) -> Iterator[Finding]:
-    """Limits and their state, independent of any batch."""
-    yield from _shared_memory(machine)
-    yield from _descriptors(machine)
+def machine_findings(machine: Machine, broken: Collection[str] = ()) -> Iterator[Finding]:
+    """Limits and their state. Of those in ``broken`` (``shm``, ``fds``) the table has said already how much is needed."""
+    yield from _shared_memory(machine, "shm" in broken)
+    if "fds" not in broken:
+        yield from _descriptors(machine)
     yield from _processors(machine)
     yield from _memory(machine)
     yield from _ulimits(machine)
@@ -32,13 +37,13 @@ def machine_findings(machine: Machine) -> Iterator[Finding]:
     yield from _temp(machine.temp, machine.encoding)
 
 
-def _shared_memory(machine: Machine) -> Iterator[Finding]:
+def _shared_memory(machine: Machine, is_told: bool) -> Iterator[Finding]:
     shm = machine.shm
     if shm is None or shm.size_bytes == 0:
         remedy = larger_shm(2**30, machine.is_container)
         yield Finding("fault", "shm", f"There is no /dev/shm, through which workers send batches: {remedy}, or use num_workers=0.")
         return
-    if shm.size_bytes <= _DOCKER_SHM_BYTES:
+    if shm.size_bytes <= _DOCKER_SHM_BYTES and not is_told:
         remedy = larger_shm(2**30, machine.is_container)
         yield Finding("warning", "shm", f"/dev/shm has {of_size(shm.size_bytes)}, room for few batches: {remedy}.")
     if shm.used_share > _USED_SHARE:
@@ -91,6 +96,20 @@ def _processors(machine: Machine) -> Iterator[Finding]:
         )
     if machine.governor is not None and "powersave" in machine.governor:
         yield Finding("note", "cpu", "The governor is powersave, slow to raise the clock: `sudo cpupower frequency-set -g performance`.")
+
+
+def crowding(machine: Machine, request: DoctorRequest) -> Iterator[Finding]:
+    """Workers that can but wait for each other's processors."""
+    most, cpus = max(request.num_workers), machine.cpus_effective
+    if most * request.num_ranks > max(_FEW_WORKERS, _MANY_A_CPU * cpus):
+        each = max(1, cpus // request.num_ranks)
+        who = f"{request.num_ranks} ranks of {most} workers" if request.num_ranks > 1 else f"{most} workers"
+        yield Finding(
+            "warning",
+            "cpu",
+            f"{who} share {plural(cpus, 'usable processor')}, and workers that decode wait for each other: begin "
+            f"with num_workers={each}, and take more only as far as `shardtools bench --matrix` finds them faster.",
+        )
 
 
 def _memory(machine: Machine) -> Iterator[Finding]:

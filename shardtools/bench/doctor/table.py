@@ -9,10 +9,8 @@ from shardtools.bench.doctor.finding import Finding
 from shardtools.bench.doctor.machine import Machine
 from shardtools.bench.doctor.remedies import larger_shm, more_descriptors, of_size
 from shardtools.bench.doctor.request import DoctorRequest
-from shardtools.bench.prediction import Limits, Prediction, Probe, predict, refusal
+from shardtools.bench.prediction import RESOURCES, Limits, Prediction, Probe, Resource, exceeded, predict, refusal
 from shardtools.bench.spec import Settings
-
-_RESOURCES = ("shm", "fds", "RAM")
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class Cell:
     num_workers: int
     prefetch_factor: int
     predicted: Prediction
-    breaks: tuple[str, ...]
-    """Of ``shm``, ``fds``, ``RAM``: what it would take too much of."""
+    breaks: tuple[Resource, ...]
+    """What it would take too much of."""
     refusal: str | None
 
     def as_json(self) -> dict[str, Any]:
@@ -55,50 +53,62 @@ def cells_of(request: DoctorRequest, batches: Sequence[NamedBatch], memory: Proc
         for num_workers in request.num_workers:
             for prefetch_factor in request.prefetch_factors if num_workers else request.prefetch_factors[:1]:
                 foreseen = predict(probe, Settings(num_workers, prefetch_factor), "blocking", request.num_ranks)
-                breaks = tuple(name for name in _RESOURCES if refusal(foreseen, _alone(limits, name)))
-                found.append(Cell(named, num_workers, prefetch_factor, foreseen, breaks, refusal(foreseen, limits)))
+                breaks, refused = exceeded(foreseen, limits), refusal(foreseen, limits)
+                found.append(Cell(named, num_workers, prefetch_factor, foreseen, breaks, refused))
     return found
 
 
-def _alone(limits: Limits, name: str) -> Limits:
-    """One limit, as if there were no other."""
-    return Limits(
-        limits.shm_free_bytes if name == "shm" else None,
-        limits.fds if name == "fds" else None,
-        limits.usable_memory_bytes if name == "RAM" else None,
-    )
-
-
 def table_findings(cells: Sequence[Cell], machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """What breaks from where on, and the largest setting that fits; one finding for each batch and limit."""
-    for named in dict.fromkeys(cell.named for cell in cells):
-        own = [cell for cell in cells if cell.named is named]
-        broken = [name for name in _RESOURCES if any(name in cell.breaks for cell in own)]
-        for name in broken:
-            yield _finding(name, own, machine, limits)
-        if not broken:
-            settings = _settings(max(own, key=_queue))
-            yield Finding("ok", "W x P", f"{_batch(named)}: all settings fit, up to {settings}.")
+    """What breaks from where on, and the largest setting that fits: one finding for each limit, with what is enough for every batch."""
+    groups = [[cell for cell in cells if cell.named is named] for named in dict.fromkeys(cell.named for cell in cells)]
+    for name in RESOURCES:
+        broken = [own for own in groups if any(name in cell.breaks for cell in own)]
+        if broken:
+            yield _finding(name, broken, machine, limits)
+    for own in groups:
+        if not any(cell.breaks for cell in own):
+            yield Finding("ok", "W x P", f"{_batch(own[0].named)}: all settings fit, up to {_settings(max(own, key=_queue))}.")
 
 
-def _finding(name: str, cells: Sequence[Cell], machine: Machine, limits: Limits) -> Finding:
-    first = min((cell for cell in cells if name in cell.breaks), key=_queue)
-    fitting = [cell for cell in cells if not cell.breaks and cell.num_workers]
-    most = max(cells, key=_queue).predicted
-    still = f"{_settings(max(fitting, key=_queue))} fits" if fitting else "no setting with workers fits all limits"
-    took = f"{_batch(first.named)}: from {_settings(first)} on "
+def _finding(name: str, groups: Sequence[Sequence[Cell]], machine: Machine, limits: Limits) -> Finding:
+    """About the batch that breaks it first, with where others do."""
+    firsts = sorted((min((cell for cell in own if name in cell.breaks), key=_queue) for own in groups), key=_queue)
+    first, cells = firsts[0], next(own for own in groups if firsts[0] in own)
+    others = [f" (those of {of_size(one.named.batch.bytes)} from {_settings(one)} on)" for one in firsts[1:]]
+    took = f"{_batch(first.named)}: from {_settings(first)} on {_too_little(name, first, limits)}{''.join(others)}; {_fitting(cells)}"
+    remedy = _remedy(name, [cell for own in groups for cell in own], machine)
+    return Finding("fault" if _most_that_fits(cells) is None else "warning", "W x P", f"{took}; {remedy}.")
+
+
+def _too_little(name: str, cell: Cell, limits: Limits) -> str:
+    foreseen = cell.predicted
     if name == "shm":
-        free = of_size(limits.shm_free_bytes)
-        what = f"/dev/shm is too small ({of_size(first.predicted.shm_bound_bytes)} of {free} free, 80 % safe)"
-        remedy = "use smaller batches, or " + larger_shm(most.shm_bound_bytes, machine.is_container)
-    elif name == "fds":
-        what = f"descriptors run out ({first.predicted.fds:,} of {limits.fds:,}, 80 % safe)"
-        remedy = more_descriptors(most.fds, machine.descriptors[1], machine.is_container)
-    else:
-        taken = first.predicted.ram_bytes if first.predicted.ram_bytes is not None else first.predicted.shm_bound_bytes
-        what = f"memory runs out ({of_size(taken)} of {of_size(limits.usable_memory_bytes)} usable, 70 % safe)"
-        remedy = "use fewer workers or smaller batches, or give more memory" + (" (`docker run --memory`)" if machine.is_container else "")
-    return Finding("warning" if fitting else "fault", "W x P", f"{took}{what}; {still}; {remedy}.")
+        return f"/dev/shm is too small ({of_size(foreseen.shm_bound_bytes)} of {of_size(limits.shm_free_bytes)} free, 80 % safe)"
+    if name == "fds":
+        return f"descriptors run out ({foreseen.fds:,} of {limits.fds:,}, 80 % safe)"
+    taken = foreseen.ram_bytes if foreseen.ram_bytes is not None else foreseen.shm_bound_bytes
+    return f"memory runs out ({of_size(taken)} of {of_size(limits.usable_memory_bytes)} usable, 70 % safe)"
+
+
+def _remedy(name: str, cells: Sequence[Cell], machine: Machine) -> str:
+    """Enough for everything that was asked about; of shared memory, which is memory, for what memory has room for."""
+    if name == "shm":
+        wanted = max((cell.predicted.shm_bound_bytes for cell in cells if "RAM" not in cell.breaks), default=0)
+        is_of_use = any("shm" in cell.breaks and "RAM" not in cell.breaks for cell in cells)
+        larger = f", or {larger_shm(wanted, machine.is_container)}" if is_of_use else ": memory has no room for these either"
+        return f"use smaller batches{larger}"
+    if name == "fds":
+        return more_descriptors(max(cell.predicted.fds for cell in cells), machine.descriptors[1], machine.is_container)
+    return "use fewer workers or smaller batches, or give more memory" + (" (`docker run --memory`)" if machine.is_container else "")
+
+
+def _fitting(cells: Sequence[Cell]) -> str:
+    most = _most_that_fits(cells)
+    return "no setting with workers fits all limits" if most is None else f"{_settings(most)} fits"
+
+
+def _most_that_fits(cells: Sequence[Cell]) -> Cell | None:
+    return max((cell for cell in cells if not cell.breaks and cell.num_workers), key=_queue, default=None)
 
 
 def _queue(cell: Cell) -> tuple[int, int]:

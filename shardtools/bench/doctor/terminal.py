@@ -1,13 +1,17 @@
 """The diagnosis in 80 columns, without colour: what is wrong first."""
 
+import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from shardtools.bench.doctor.diagnosis import Diagnosis
 from shardtools.bench.doctor.finding import LEVELS
 from shardtools.bench.doctor.remedies import of_size
 from shardtools.bench.doctor.table import Cell
+from shardtools.bench.places import is_remote
+from shardtools.bench.prediction import RESOURCES
 from shardtools.units import format_bytes, plural
 
 _WIDTH = 80
@@ -15,14 +19,18 @@ _BATCHES_ABREAST = 2
 
 
 def lines(found: Diagnosis) -> Iterator[str]:
-    """Findings, the table of settings, and the facts in short."""
+    """Findings, what to type next, the table of settings, and the facts in short. Only what is to be copied may be wider than 80."""
     counts = {level: sum(finding.level == level for finding in found.findings) for level in LEVELS}
-    told = ", ".join(plural(counts[level], level) for level in LEVELS[:3] if counts[level])
+    told = ", ".join(plural(counts[level], level) for level in LEVELS if counts[level] and level != "ok")
     yield f"shardtools doctor   {told or 'nothing to do'}"
     yield ""
     for finding in found.findings:
         yield from textwrap.wrap(finding.sentence, _WIDTH, initial_indent=f"{finding.level:<9}", subsequent_indent=" " * 9)
     yield ""
+    for uri in found.request.uris[:1]:
+        yield "To measure what limits a loader of it, and which settings it wants:"
+        yield f"    shardtools bench {shlex.quote(uri)} --matrix"
+        yield ""
     yield from _table(found)
     yield ""
     yield from _facts(found)
@@ -37,7 +45,8 @@ def _table(found: Diagnosis) -> Iterator[str]:
     limits = found.limits
     fds = "no limit" if limits.fds is None else f"{limits.fds:,}"
     there_is = f"There is: /dev/shm {of_size(limits.shm_free_bytes)}, descriptors {fds}, RAM {of_size(limits.usable_memory_bytes)};"
-    yield from textwrap.wrap(f"{there_is} of which 80, 80 and 70 % are safe. Shuffle buffers of readers come on top.", _WIDTH)
+    safe = "of which 80, 80 and 70 % are safe, and ! is more. Shuffle buffers of readers come on top."
+    yield from textwrap.wrap(f"{there_is} {safe}", _WIDTH)
 
 
 def _abreast(groups: Sequence[Sequence[Cell]]) -> Iterator[str]:
@@ -47,16 +56,17 @@ def _abreast(groups: Sequence[Sequence[Cell]]) -> Iterator[str]:
         yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     if len(groups) > 1:
         yield (" " * 7 + "".join(f"{cells[0].named.name:^36}" for cells in groups)).rstrip()
-    yield f"{'W':>3}{'P':>4}" + f"{'/dev/shm':>11}{'fds':>8}{'RAM':>11}  fits" * len(groups)
+    yield f"{'W':>3}{'P':>4}" + f"{'/dev/shm':>11} {'fds':>7} {'RAM':>11} fits" * len(groups)
     for row in zip(*groups, strict=True):
         yield (f"{row[0].num_workers:>3}{row[0].prefetch_factor:>4}" + "".join(map(_cell, row))).rstrip()
 
 
 def _cell(cell: Cell) -> str:
-    """At the end ``ok``, or the first limit it breaks."""
-    foreseen = cell.predicted
-    word = cell.breaks[0] if cell.breaks else "ok"
-    return f"{of_size(foreseen.shm_bound_bytes):>11}{foreseen.fds:>8,}{of_size(foreseen.ram_bytes):>11}  {word:<4}"
+    """What is too much is marked, each by itself."""
+    foreseen, marks = cell.predicted, {name: "!" if name in cell.breaks else " " for name in RESOURCES}
+    shm = f"{of_size(foreseen.shm_bound_bytes):>11}{marks['shm']}"
+    ram = f"{of_size(foreseen.ram_bytes):>11}{marks['RAM']}"
+    return f"{shm}{foreseen.fds:>7,}{marks['fds']}{ram}{'no' if cell.breaks else 'ok':<4}"
 
 
 def _facts(found: Diagnosis) -> Iterator[str]:
@@ -103,15 +113,23 @@ def _libraries(found: Diagnosis) -> str:
 
 def _storage(entry: dict[str, object]) -> str:
     fs, device = entry["fs"], entry["device"]
+    if is_remote(str(entry["uri"])):
+        return f"{entry['uri']} in an object store"
     words = [f"{entry['uri']} on {fs['type'] if isinstance(fs, dict) else 'n/a'}"]
     if isinstance(device, dict):
-        kind = {True: "rotating", False: "not rotating", None: "rotation n/a"}[device["rotational"]]
-        virtual = {True: "virtual", False: "no sign of being virtual", None: "virtual n/a"}[device["virtual"]]
-        words.append(f"{device['name']} ({', '.join(device['disks'])}), {kind}, {virtual}")
+        words.append(f"{device['name']} ({', '.join(device['disks'])}), {_kind(device)}")
         words.append(f"read-ahead {'n/a' if device['read_ahead_kb'] is None else device['read_ahead_kb']} kB")
     else:
         words.append("device n/a")
     return " | ".join(words)
+
+
+def _kind(device: Mapping[str, Any]) -> str:
+    """Virtual disks say that they rotate, whatever lies below."""
+    if device["virtual"]:
+        return "virtual disk"
+    kind = {True: "rotating disk", False: "solid state", None: "kind n/a"}[device["rotational"]]
+    return kind if device["virtual"] is False else f"{kind}, or virtual"
 
 
 def _limits(limits: tuple[int | None, int | None]) -> str:

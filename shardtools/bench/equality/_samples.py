@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader
 
 from shardtools.bench.readers._open import open_reader
 from shardtools.bench.readers.lines import key_of, line_files, lines_of_pieces, record_key_field, record_of
+from shardtools.bench.readers.opened import open_file, open_text
 from shardtools.bench.readers.side import KEY, Delivery, RawSample
 from shardtools.bench.readers.small_files import list_samples
 from shardtools.bench.spec import Layout, Workload
@@ -26,7 +27,7 @@ def _files(layout: Layout, workload: Workload) -> Iterator[RawSample]:
     for i in range(len(samples)):
         raw: RawSample = {KEY: samples[i].key}
         for field, path in samples[i].files:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 raw[field] = file.read()
         yield raw
 
@@ -40,7 +41,7 @@ def _lines(layout: Layout, workload: Workload) -> Iterator[RawSample]:
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+    with open_text(path) as file:
         while piece := file.read(_PIECE_BYTES):
             yield piece
 

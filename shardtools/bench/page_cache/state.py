@@ -8,6 +8,7 @@ from typing import Any, Literal
 from shardtools.bench.counters.device import Roots, device_under, is_memory, mount_under
 from shardtools.bench.not_measured import Unknown
 from shardtools.bench.page_cache import PageCache, Residency
+from shardtools.bench.page_cache.bucket import KEPT_CAVEAT, STORE_CAVEAT, Bucket
 from shardtools.bench.spec import CacheState, Kind
 from shardtools.errors import ShardtoolsError
 
@@ -44,7 +45,7 @@ class CacheProof:
         """With shares of resident pages; None where unknown, the reason then in ``not_measured``."""
         resident = {"resident_before": self.before, "resident_after": after}
         missing = [
-            {"metric": name, "reason": found.reason if found else "nobody looked after the trial"}
+            {"metric": name, "reason": found.reason if found else self.before.reason or "nobody looked after the trial"}
             for name, found in resident.items()
             if found is None or found.share is None
         ]
@@ -59,6 +60,8 @@ class Side:
 
     pages: PageCache
     kind: Kind
+    bucket: Bucket | None = None
+    """Where the data is not on this machine."""
 
 
 def prepare(wanted: CacheState, side: Side, others: Sequence[Side], allows_drop: bool, roots: Roots | None = None) -> CacheProof:
@@ -69,6 +72,8 @@ def prepare(wanted: CacheState, side: Side, others: Sequence[Side], allows_drop:
     not be reached.
     """
     roots = roots or Roots()
+    if side.bucket is not None:
+        return _of_bucket(wanted, side.bucket, others)
     if not side.pages.files:
         nothing = Residency(0, None, "", "the data is not on this machine")
         return CacheProof(wanted, "unknown", nothing, nothing.reason, ())
@@ -87,6 +92,19 @@ def prepare(wanted: CacheState, side: Side, others: Sequence[Side], allows_drop:
         except Unknown as unknown:
             why = str(unknown)
     return CacheProof(wanted, label, before, why, caveats(label, side, roots))
+
+
+def _of_bucket(wanted: CacheState, bucket: Bucket, others: Sequence[Side]) -> CacheProof:
+    if wanted != "warm":
+        for other in others:
+            other.pages.evict()
+        why = "" if wanted == "cold-data" else "names of objects are looked up in the store, and nothing of them is kept here"
+        return CacheProof(wanted, "cold-data", bucket.cold(), why, (STORE_CAVEAT,))
+    before, why = bucket.warm()
+    if bucket.folder is None:
+        return CacheProof(wanted, "cold-data", before, why, (STORE_CAVEAT,))
+    label, of_pages = _warm_label(before)
+    return CacheProof(wanted, "mixed" if why and label == "warm" else label, before, why or of_pages, (KEPT_CAVEAT,))
 
 
 def drop_caches(allows_drop: bool, roots: Roots) -> None:

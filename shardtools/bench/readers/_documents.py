@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from shardtools.bench.readers._again import DocumentsAgain
 from shardtools.bench.readers._stopwatch import Stopwatch, now
 from shardtools.bench.readers.lines import line_files, lines_between, lines_of_pieces, record_of, windows_of
+from shardtools.bench.readers.opened import open_text
 from shardtools.bench.readers.recipes import encoding_of, packing_of, recipe_like
 from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
 from shardtools.bench.spec import Layout, Workload
@@ -125,7 +126,7 @@ class OnTheFly(IterableDataset[Any]):
         file = self._files[which]
         if file.is_compressed:
             return list(lines_of_pieces(file.text()))
-        with open(file.path, "rb") as text:
+        with open_text(file.path) as text:
             return list(lines_between(text, begin, end))
 
     def _texts(self, which: int, lines: list[tuple[int, bytes]]) -> tuple[list[bytes], list[Any]]:

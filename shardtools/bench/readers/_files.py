@@ -7,6 +7,7 @@ from torch.utils.data import Dataset
 
 from shardtools.bench.readers._random import sampled_kwargs
 from shardtools.bench.readers._stopwatch import Stopwatch, now
+from shardtools.bench.readers.opened import open_file
 from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
 from shardtools.bench.readers.small_files import FileSample, SampleList, list_samples
 from shardtools.bench.spec import Layout, Workload
@@ -16,7 +17,7 @@ class SmallFiles(Dataset[Any]):
     """Sample ``i``, its files opened, read and closed one after the other."""
 
     def __init__(self, samples: SampleList, delivery: Delivery) -> None:
-        self.opener: Callable[[bytes, str], Any] = open
+        self.opener: Callable[[bytes, str], Any] = open_file
         """Of files; in its place one may stand that waits as a slow device would."""
         self._samples = samples
         self._delivery = delivery

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from streaming import StreamingDataset
 
+from shardtools.bench.places import is_remote
 from shardtools.bench.readers._stopwatch import Stopwatch, now
 from shardtools.bench.readers.shared_memory import free_shared_memory, shared_memory_apart
 from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
@@ -17,6 +18,7 @@ from shardtools.bench.timers import StageTimers
 from shardtools.datasets import KEY_COLUMN, Dataset, open_dataset
 from shardtools.errors import UsageError
 from shardtools.formats import MDS_INDEX_NAME
+from shardtools.places import join
 
 
 class StoredColumns:
@@ -84,13 +86,15 @@ class StoredRows(StreamingDataset):
 def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     found = open_dataset(layout.uri)
     folder = found.storage.uri
-    if found.is_selection or not os.path.isfile(os.path.join(folder, MDS_INDEX_NAME)):
-        raise UsageError(f"expected one folder with {MDS_INDEX_NAME} for StreamingDataset, got {layout.uri}; name that folder")
+    if found.is_selection or found.storage.num_bytes(MDS_INDEX_NAME) is None:
+        splits = () if found.manifest is None else found.manifest.splits
+        folder = f"the folder of one split, such as {join(folder, splits[0])}" if splits else "that folder"
+        raise UsageError(f"expected one folder with {MDS_INDEX_NAME} for StreamingDataset, got {layout.uri}; name {folder}")
     is_packed = any(shard.compression is not None for shard in found.shards)
-    is_copied = is_packed or workload.cache_limit is not None or workload.predownload is not None
-    private = tempfile.mkdtemp(prefix="shardtools-mosaic-") if is_copied else None
+    is_copied = is_remote(folder) or is_packed or workload.cache_limit is not None or workload.predownload is not None
+    private = tempfile.mkdtemp(prefix="shardtools-mosaic-") if is_copied and layout.cache_folder is None else None
     # Compressed shards are unpacked where they lie; and downloads are there to be limited only where there is something to download.
-    local, remote = (folder, None) if private is None else (private, folder)
+    local, remote = (layout.cache_folder or private or folder, folder) if is_copied else (folder, None)
     try:
         with shared_memory_apart():
             dataset = _opened(local, remote, workload)
@@ -103,13 +107,14 @@ def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     dataset.deliver(delivery, _key_column(found))
     kwargs = {"batch_size": workload.batch_size, "collate_fn": delivery.collate}
     order = "py1e, StreamingDataset's own shuffle" if workload.shuffle else "samples in order"
-    return Side(dataset, kwargs, found.num_samples, order, _limits(is_packed, is_copied), lambda: _clean(private))
+    limits = _limits(is_packed, is_copied and not is_remote(folder))
+    return Side(dataset, kwargs, found.num_samples, order, limits, lambda: _clean(private))
 
 
 def _opened(local: str, remote: str | None, workload: Workload) -> StoredRows:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its advice on options, which are the user's
-        return StoredRows(
+        dataset = StoredRows(
             local=local,
             remote=remote,
             predownload=workload.predownload,
@@ -119,6 +124,11 @@ def _opened(local: str, remote: str | None, workload: Workload) -> StoredRows:
             shuffle_seed=workload.seed,
             allow_unsafe_types=True,  # nothing is unpickled here
         )
+    for stream in dataset.streams:
+        # It holds the connection by which the index came. Forked workers would all ask by that one, and take each other's answers.
+        if (downloader := getattr(stream, "_downloader", None)) is not None:
+            downloader.clean_up()
+    return dataset
 
 
 def _key_column(found: Dataset) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from shardtools.bench.places import is_remote
 from shardtools.bench.readers._stopwatch import Stopwatch, now
 from shardtools.bench.readers.prepare import payload_bytes
 from shardtools.bench.readers.side import Delivery, RawSample, Side
@@ -56,7 +57,7 @@ class TimedDataset(IterableDataset[Any]):
 
 def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     # The user's own cache would make one trial quicker than the one before.
-    private = tempfile.mkdtemp(prefix="shardtools-cache-")
+    private = layout.cache_folder or tempfile.mkdtemp(prefix="shardtools-cache-")
     cache_bytes = LoaderOptions.cache_bytes if workload.cache_limit is None else parse_bytes(workload.cache_limit)
     options = LoaderOptions(rank=0, world_size=1, cache_bytes=cache_bytes, cache_folder=private)
     finish = delivery.finish if delivery.timers is None else TimedFinish(delivery.finish, delivery.timers)
@@ -65,12 +66,18 @@ def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
             layout.uri, batch_size=workload.batch_size, shuffle=workload.shuffle, seed=workload.seed, decode=finish, options=options
         )
     except BaseException:
-        shutil.rmtree(private, ignore_errors=True)
+        _clean(layout, private)
         raise
     num_samples, limits = len(dataset), []
     if isinstance(finish, TimedFinish):
         dataset = TimedDataset(dataset, finish)
-        limits.append("shards are mapped, so that reading and parsing are one: both count as storage")
+        how = "fetched while they are read" if is_remote(layout.uri) else "mapped"
+        limits.append(f"shards are {how}, so that reading and parsing are one: both count as storage")
     kwargs = {"batch_size": workload.batch_size, "collate_fn": delivery.collate}
     order = f"blocks of {options.block_shards} shards shuffled" if workload.shuffle else "samples in order"
-    return Side(dataset, kwargs, num_samples, order, limits, lambda: shutil.rmtree(private, ignore_errors=True))
+    return Side(dataset, kwargs, num_samples, order, limits, lambda: _clean(layout, private))
+
+
+def _clean(layout: Layout, folder: str) -> None:
+    if layout.cache_folder is None:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ from torch.utils.data import Dataset
 from shardtools.bench.readers._random import sampled_kwargs
 from shardtools.bench.readers._stopwatch import Stopwatch, now
 from shardtools.bench.readers.lines import index_lines, key_of, line_files, record_key_field, record_of
+from shardtools.bench.readers.opened import open_text, read_at
 from shardtools.bench.readers.side import KEY, Delivery, Side
 from shardtools.bench.spec import Layout, Workload
 from shardtools.errors import UsageError
@@ -15,7 +16,7 @@ from shardtools.sources.jsonl import TextFile
 
 
 class Records(Dataset[Any]):
-    """Record ``i``: a seek and a line; each worker keeps its files open."""
+    """Record ``i``: a seek and a line, of an object one GET of its range; each worker keeps its files open."""
 
     def __init__(self, files: list[TextFile], key_field: str | None, delivery: Delivery) -> None:
         self._files = files
@@ -33,7 +34,7 @@ class Records(Dataset[Any]):
         offset = int(self._offsets[which][i - self._firsts[which]])
         timers = self._delivery.timers
         began, storage = now(), Stopwatch()
-        line = self._line(which, offset)
+        line = self._line(which, offset, self._end(which, i))
         if timers is not None:
             storage.add(began, len(line))
             storage.flush(timers, "storage")
@@ -49,13 +50,15 @@ class Records(Dataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": {}}
 
-    def _line(self, which: int, offset: int) -> bytes:
+    def _end(self, which: int, i: int) -> int:
+        """Where the next record begins, or the file ends."""
+        return self._files[which].num_bytes if i + 1 == self._firsts[which + 1] else int(self._offsets[which][i + 1 - self._firsts[which]])
+
+    def _line(self, which: int, offset: int, end: int) -> bytes:
         file = self._open.get(which)
         if file is None:
-            file = self._open[which] = open(self._files[which].path, "rb")  # noqa: SIM115 - for as long as the worker lives
-        file.seek(offset)
-        line: bytes = file.readline()
-        return line
+            file = self._open[which] = open_text(self._files[which].path)
+        return read_at(file, offset, end - offset).partition(b"\n")[0]
 
 
 def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:

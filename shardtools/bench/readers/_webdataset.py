@@ -1,12 +1,18 @@
-"""Tars by the webdataset library: shards shuffled and split over workers, then samples mixed in a buffer."""
+"""Tars by the webdataset library: shards shuffled and split over workers, then samples mixed in a buffer.
+
+Those of a bucket come through ``pipe:aws s3 cp URL -``, as the library's users read them: it has no way of its own.
+"""
 
 import os
+import shlex
+import shutil
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlparse
 
 import webdataset
 
+from shardtools.bench.places import is_remote
 from shardtools.bench.readers._stopwatch import Stopwatch, TimedFile, timed_parse
 from shardtools.bench.readers.side import KEY, Delivery, RawSample, Side
 from shardtools.bench.spec import Layout, Workload
@@ -14,6 +20,8 @@ from shardtools.bench.timers import StageTimers
 from shardtools.datasets import Dataset, open_dataset
 from shardtools.errors import UsageError
 from shardtools.units import plural
+
+_PIPE, _PROGRAM = "pipe", "aws"
 
 
 class Finish:
@@ -28,16 +36,18 @@ class Finish:
 
 
 class TimedOpen:
-    """In place of the library's own stage: local files, whose reads are counted."""
+    """In place of the library's own stage: files and pipes, whose reads are counted."""
 
     def __init__(self, storage: Stopwatch) -> None:
         self._storage = storage
 
     def __call__(self, urls: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for url in urls:
-            path = urlparse(url["url"]).path
-            file = open(path, "rb")  # noqa: SIM115 - the next stage closes it
-            yield {"url": url["url"], "stream": TimedFile(file, self._storage), "local_path": path}
+            parsed = urlparse(url["url"])
+            is_pipe = parsed.scheme == _PIPE
+            file = webdataset.gopen(url["url"]) if is_pipe else open(parsed.path, "rb")  # noqa: SIM115 - the next stage closes it
+            local = {} if is_pipe else {"local_path": parsed.path}
+            yield {"url": url["url"], "stream": TimedFile(file, self._storage)} | local
 
 
 class TimedParse:
@@ -53,7 +63,9 @@ class TimedParse:
 
 def open_layout(layout: Layout, workload: Workload, delivery: Delivery) -> Side:
     found = open_dataset(layout.uri)
-    urls = [_as_url(os.path.join(found.storage.uri, shard.name)) for shard in found.shards]
+    root = found.storage.uri
+    as_url = _as_pipe if is_remote(root) else _as_url
+    urls = [as_url(os.path.join(root, shard.name)) for shard in found.shards]
     # Without a check for empty workers, which is no fault where shards are few.
     dataset: Any = webdataset.WebDataset(
         urls, shardshuffle=len(urls) if workload.shuffle else False, detshuffle=workload.shuffle, seed=workload.seed, empty_check=False
@@ -80,6 +92,8 @@ def _time(dataset: Any, timers: StageTimers) -> None:
 
 def _limits(found: Dataset, buffer: int, num_workers: int) -> list[str]:
     limits, num_shards = [], len(found.shards)
+    if is_remote(found.storage.uri):
+        limits.append(f"each shard comes through a pipe from `{_PROGRAM} s3 cp`, a program that is started for it")
     if num_shards < num_workers:
         limits.append(f"{plural(num_shards, 'shard')} can keep at most {num_shards} of {num_workers} workers busy")
     elif num_workers and num_shards % num_workers:
@@ -88,6 +102,16 @@ def _limits(found: Dataset, buffer: int, num_workers: int) -> list[str]:
         buffered = buffer * max(1, num_workers)
         limits.append(f"shuffles by shards and a buffer, which is less random than random access; holds {buffered:,} samples in memory")
     return limits
+
+
+def _as_pipe(uri: str) -> str:
+    """Raises UsageError where the program is missing that the pipe starts."""
+    if shutil.which(_PROGRAM) is None:
+        raise UsageError(
+            f"expected the program {_PROGRAM} for webdataset, which reads buckets through a pipe from it, got none; "
+            "pip install awscli, in an environment of its own, or take --reader shardtools"
+        )
+    return f"{_PIPE}:{_PROGRAM} s3 cp {shlex.quote(uri)} -"
 
 
 def _as_url(path: str) -> str:

@@ -27,6 +27,8 @@ class Counted:
 
     def __init__(self) -> None:
         self._numbers: deque[int] = deque()
+        self.num_given = 0
+        """Samples of all batches that were asked for."""
 
     def bare(self, sent: Iterator[Sent]) -> Iterator[Any]:
         """The batches alone."""
@@ -36,4 +38,5 @@ class Counted:
 
     def num_samples(self, _: Any) -> int:
         """Of the next batch."""
-        return self._numbers.popleft()
+        self.num_given += (num_samples := self._numbers.popleft())
+        return num_samples

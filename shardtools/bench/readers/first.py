@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from shardtools.bench.readers.lines import index_lines, key_of, line_files, record_key_field, record_of
+from shardtools.bench.readers.opened import open_file, open_text
 from shardtools.bench.readers.side import KEY, RawSample
 from shardtools.bench.readers.small_files import list_samples
 from shardtools.bench.spec import Layout, Workload
@@ -16,7 +17,7 @@ def first_sample(layout: Layout, workload: Workload) -> RawSample:
         key, files = list_samples(layout.uri, workload)[0]
         raw: RawSample = {KEY: key}
         for field, path in files:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 raw[field] = file.read()
         return raw
     if layout.kind == "jsonl":
@@ -35,7 +36,7 @@ def all_keys(layout: Layout, workload: Workload) -> Iterator[str]:
     elif layout.kind == "jsonl":
         key_field = record_key_field(workload)
         for file in line_files(layout.uri):
-            with open(file.path, "rb") as lines:
+            with open_text(file.path) as lines:
                 for offset in index_lines(file):
                     lines.seek(offset)
                     yield key_of(file, offset, record_of(lines.readline(), offset), key_field)
@@ -49,7 +50,7 @@ def _first_record(uri: str) -> bytes:
             text = b"".join(piece for piece, _ in zip(file.text(), range(64), strict=False))
             lines = text.splitlines()
         else:
-            with open(file.path, "rb") as opened:
+            with open_text(file.path) as opened:
                 lines = [line for line, _ in zip(opened, range(1000), strict=False)]
         for i, line in enumerate(lines):
             if record := record_of(line, i):

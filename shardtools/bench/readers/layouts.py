@@ -1,10 +1,10 @@
 """What a user names becomes layouts, and one workload that fits all of them."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardtools.bench.places import is_one, names_in
 from shardtools.bench.readers.first import first_sample
 from shardtools.bench.readers.recipes import encoding_of, packing_of, recipe_of
 from shardtools.bench.readers.side import RawSample
@@ -43,17 +43,16 @@ def layouts_of(uris: Sequence[str], readers: Sequence[str] = (), tokenizes: bool
 
 def kind_of(uri: str) -> Kind:
     """What lies there. Raises UsageError where nothing does."""
-    path = uri.removeprefix("file://")
-    if path.lower().endswith(LINE_SUFFIXES) and os.path.isfile(path):
+    if uri.lower().endswith(LINE_SUFFIXES) and is_one(uri):
         return "jsonl"
-    names = os.listdir(path) if os.path.isdir(path) else []
-    if _holds_lines_alone(names):
+    names = names_in(uri)
+    if _holds_lines_alone(names or ()):
         return "jsonl"
     try:
         survey_dataset(uri)
     except UsageError:
         # A folder of files is what is left, unless it is a dataset with a fault.
-        if not os.path.isdir(path) or ".shardtools" in names or any(is_shard_name(name) for name in names):
+        if names is None or ".shardtools" in names or any(is_shard_name(name) for name in names):
             raise
         return "files"
     return "mds" if open_dataset(uri).format_name == "mds" else "wds"

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from shardtools import keys
+from shardtools.bench.readers.opened import open_text
 from shardtools.bench.readers.recipes import recipe_like
 from shardtools.bench.spec import Workload
 from shardtools.sources import resolve_inputs
@@ -44,7 +45,7 @@ def record_of(line: bytes, offset: int) -> bytes:
 def index_lines(file: TextFile) -> "array[int]":
     """Where each record begins, found by reading all text once."""
     offsets, at = array("q"), 0
-    with open(file.path, "rb") as lines:
+    with open_text(file.path) as lines:
         for line in lines:
             if record_of(line, at):
                 offsets.append(at)

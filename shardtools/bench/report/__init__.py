@@ -13,6 +13,7 @@ from shardtools.errors import StorageError
 
 FILE_NAME = "bench.json"
 PAGE_NAME = "report.html"
+INTERRUPTED = 130
 Lang = Literal["en", "zh"]
 
 
@@ -43,14 +44,22 @@ class Report:
 
     def lines(self, lang: Lang = "en") -> Iterator[str]:
         """For a terminal of 80 columns."""
-        return terminal.lines(self.data, lang)
+        return terminal.lines(self.data | {"lang": lang}, lang)
 
     @property
     def exit_code(self) -> int:
-        """3 where a side has no figure at all, 1 where a required bound was missed, else 0: that shards do not help is no failure."""
+        """130 where it was interrupted, 3 where a side has no figure at all, 1 where a required bound was missed, else 0: that shards do
+        not help is no failure."""
+        if self.is_interrupted:
+            return INTERRUPTED
         if any(side["throughput"] is None for side in self.data["sides"]):
             return 3
         return 1 if self.missed else 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        """By Ctrl-C, after at least one trial."""
+        return bool(self.data.get("is_interrupted"))
 
     @property
     def missed(self) -> list[str]:
@@ -64,6 +73,8 @@ class Report:
         """
         from shardtools.bench.report import html  # a template engine is not needed to measure
 
+        # What commands to type next say again.
+        self.data.update({"written_to": folder, "lang": lang, "has_pictures": has_pictures})
         pictures = html.png(html.figures(self.data, lang)) if has_pictures else {}
         files = {f"{name}.png": data for name, data in pictures.items()}
         files[FILE_NAME] = (json.dumps(self.data, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")

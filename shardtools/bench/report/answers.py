@@ -1,13 +1,14 @@
 """What a comparison means, in one sentence of English and one of Chinese: faster, slower, of no use, or not known."""
 
 from shardtools.bench.report.verdict_words import spaced
-from shardtools.bench.statistics import LITTLE_GAIN, MAX_BLOCKS, Comparison, percent_change
+from shardtools.bench.statistics import LITTLE_GAIN, Comparison, more_blocks, percent_change
 
 
 def answer(one: str, other: str, compared: Comparison, is_of_shards: bool) -> str:
     """Of the second side beside the first; ``is_of_shards``: small files or lines beside shards."""
     if compared.is_clear:
-        return f"{other} is {compared.sentence}, than {one}"
+        times, as_fast, rest = compared.sentence.partition(" as fast")
+        return f"{other} is {times}{as_fast} as {one}{rest}"
     if _is_little(compared):
         what = "shards do not help here" if is_of_shards else "it makes no difference here"
         return f"{other} and {one}: {what}, {compared.sentence}"
@@ -22,7 +23,7 @@ def answer_zh(one: str, other: str, compared: Comparison, is_of_shards: bool) ->
         what = "在这台机器上分片没有帮助" if is_of_shards else "在这台机器上没有区别"
         return f"{other}与{spaced(one)}：{what}，{_range_zh(compared)}"
     return (
-        f"无法判断{spaced(other)}是否比{spaced(one)}快：{_range_zh(compared)}；请加 --blocks {_more_blocks(compared)}，在空闲的机器上重跑"
+        f"无法判断{spaced(other)}是否比{spaced(one)}快：{_range_zh(compared)}；请加 --blocks {more_blocks(compared.n)}，在空闲的机器上重跑"
     )
 
 
@@ -32,11 +33,7 @@ def _is_little(compared: Comparison) -> bool:
 
 
 def _remedy(compared: Comparison) -> str:
-    return f"give --blocks {_more_blocks(compared)}, on a quiet host"
-
-
-def _more_blocks(compared: Comparison) -> int:
-    return min(MAX_BLOCKS, max(12, 2 * compared.n))
+    return f"give --blocks {more_blocks(compared.n)}, on a quiet host"
 
 
 def _times_zh(one: str, other: str, compared: Comparison) -> str:

@@ -6,6 +6,7 @@ Verdicts, answers and remedies are not translated: they are written in both lang
 import re
 from functools import cache
 
+from shardtools.bench.report.chinese_reasons import COMMENTS, REASONS
 from shardtools.bench.report.verdict_words import side_name_zh, spaced
 
 _FORMS = (
@@ -21,6 +22,32 @@ _FORMS = (
     (
         r"dropping the caches of the whole machine was not allowed \((.+)\)",
         r"未允许清空整机缓存（\1）",
+    ),
+    (
+        r"data in a bucket comes over the network, no page cache of this machine holds it; what the store itself has in memory is unknown",
+        "存储桶里的数据经网络读取，不在本机页缓存里；对象存储自身的缓存未知",
+    ),
+    (
+        r"warm data of a bucket is the local copies that the reader keeps; nothing is fetched again",
+        "存储桶数据的“热”指读取器保留的本地副本，不再重新下载",
+    ),
+    (r"not used \(the bucket is fetched in each trial\)", "未使用（每次测试都从存储桶下载）"),
+    (r"(.+); the bucket is fetched in each trial", r"\1；存储桶每次测试都重新下载"),
+    (
+        r"(.+); the bucket is fetched in each trial, but for local copies that readers keep",
+        r"\1；存储桶每次测试都重新下载，读取器保留的本地副本除外",
+    ),
+    (
+        r"each shard comes through a pipe from `aws s3 cp`, a program that is started for it",
+        "每个分片都经由单独启动的 `aws s3 cp` 管道读取",
+    ),
+    (
+        r"in (\d+) of (\d+) trials the data was read again to fill the window, and fetched again for it",
+        r"\2 次测试中有 \1 次为填满窗口重读了数据，并重新下载",
+    ),
+    (
+        r"in (\d+) of (\d+) trials the data was read again to fill the window, so it was read from local copies",
+        r"\2 次测试中有 \1 次为填满窗口重读了数据，读的是本地副本",
     ),
     (r"only root can drop names and inodes from the cache", "只有 root 能清除目录项和 inode 缓存"),
     (r"the files are on a file system in memory, which cannot be cold", "文件在内存文件系统上，不可能是冷的"),
@@ -46,14 +73,24 @@ _FORMS = (
         r"instrumentation disturbs this workload: with it the rate differs by (.+), more than (.+)",
         r"计时器干扰了测量：吞吐变化 \1，超过 \2",
     ),
-    (r"in (\d+) of (\d+) trials the data ended before the window was long enough", r"\2 次测试中有 \1 次数据不够长，测量窗口偏短"),
+    (
+        r"in (\d+) of (\d+) trials the data ended after ([\d,]+) of ([\d,]+) steps: give more samples, or a smaller --batch-size",
+        r"\2 次测试中有 \1 次数据只够 \3 步（需要 \4 步）：请用更多样本，或减小 --batch-size",
+    ),
+    (
+        r"in (\d+) of (\d+) trials the data ended after ([\d.]+) of ([\d.]+) s: give more samples",
+        r"\2 次测试中有 \1 次数据只够 \3 秒（需要 \4 秒）：请用更多样本",
+    ),
+    (
+        r"in (\d+) of (\d+) trials the longest time of a window was over before it had enough steps: a smaller --batch-size has more",
+        r"\2 次测试中有 \1 次测量窗口到了最长时间，步数仍不够：减小 --batch-size 可增加步数",
+    ),
     (
         r"in (\d+) of (\d+) trials the data was read again to fill the window, so it was read from memory",
         r"\2 次测试中有 \1 次为填满窗口重读了数据，读的是内存",
     ),
     (r"in (\d+) of (\d+) trials the rate changed by more than 5 % within the window", r"\2 次测试中有 \1 次窗口内吞吐变化超过 5 %"),
     # limits of readers
-    (r"([\d,]+) shards? can keep at most (\d+) of (\d+) workers busy", r"只有 \1 个分片，\3 个 worker 中最多 \2 个有活干"),
     (
         r"([\d,]+) shards? cannot be shared equally by (\d+) workers: some end before others",
         r"\1 个分片不能平分给 \2 个 worker：有的会先结束",
@@ -108,6 +145,7 @@ _FORMS = (
     (r"the same ([\d,]+) tokens in the same (\w+), in any order", r"同样的 \1 个 token，按 \2 相同，顺序不限"),
     # plan
     (r"(\d+) paired blocks?, number fixed, order randomised", r"\1 个配对区组，数量固定，顺序随机"),
+    (r"(\d+) trials?, number fixed", r"\1 次测试，数量固定"),
     (
         r"(\d+) to (\d+) paired blocks, extended while an interval is wider than \+-5 % and it takes no more than (\d+) s, "
         r"order randomised",
@@ -158,6 +196,8 @@ _FORMS = (
     (r"limit: (\d+) shards", r"上限：\1 个分片"),
     (r"limit: (\w+) at (\d+) workers", r"上限：\2 个 worker（\1）"),
     (r"full grid", "完整网格"),
+    # comments of code to be copied
+    (r"([\d.]+ \w+) foreseen", r"预计需要 \1"),
     (r"time budget", "时间用完"),
     (r"fed", "已喂饱"),
 )
@@ -170,6 +210,8 @@ _STATUS = {"refused": "拒绝", "oom_shm": "共享内存满", "fd": "描述符�
 @cache
 def translated(text: str) -> str:
     """In Chinese as far as it is known; parts that ``; `` joins are looked up one by one, and names of sides before a colon stay names."""
+    if whole := REASONS.get(text) or COMMENTS.get(text):
+        return whole
     for form, chinese in _compiled():
         if (match := form.fullmatch(text)) is not None:
             return _filled(chinese, match)
@@ -181,6 +223,11 @@ def translated(text: str) -> str:
     if "; " in text:
         return "；".join(translated(part) for part in text.split("; "))
     return text
+
+
+def with_comments(code: str, lang: str) -> str:
+    """Code whose comments are in that language."""
+    return code if lang == "en" else re.sub(r"(?<=# ).+", lambda match: translated(match[0]), code)
 
 
 def _who(names: str) -> str:

@@ -20,7 +20,10 @@ DEFINITIONS = {
     "shares": "parts of a step's wall time: wait below 0.05 is fed, to 0.1 marginal, to 0.2 moderately, above highly data-bound",
     "stages": "inside the workers, summed over them: wall, thread CPU and blocked (wall less CPU) seconds, bytes, times",
     "cpu_util": "cores used by the trial's processes",
-    "read_amplification": "bytes fetched from the device over bytes of the samples that were delivered",
+    "read_amplification": "bytes fetched from the device, or from a bucket, over bytes of the samples that were delivered",
+    "fetched": "of a bucket, from opening the data to the window's end, over all workers: bytes of answers' bodies, requests (a repeat is "
+    "one more), MBps 10^6 bytes a second, both over samples delivered until then; latency_ms from sending a request to the begin of its "
+    "answer, percentiles within 1 %",
     "cache": "page cache at the trial's begin: cold-full, cold-data, warm, or mixed, with the share of pages found resident",
     "label_of_window": "page cache while the window was measured: warm where it is passes over data that was read before, never cold",
     "passes_before": "whole passes over the data that were read before the window began",
@@ -42,7 +45,8 @@ DEFINITIONS = {
     "knee": "of the searched settings the fewest workers, then the shortest queue, that give 95 % of the best rate",
     "predicted": "shm_bytes (W*P + 1)*b, shm_bound_bytes and pinned_bound_bytes (W*P + 2)*b, fds k*(W*P + 2), ram_bytes of all processes; "
     "b bytes and k tensors of a batch",
-    "ceilings": "what the disk gave when the same files were read as the loader reads them, by as many threads, past the page cache",
+    "ceilings": "disk: what it gave when the same files were read as the loader reads them, by as many threads, past the page cache; h2d: "
+    "what copies to the device reached",
     "best": "of the searched settings the one of the highest rate",
     "is_computed": "of a setting: worked out from others, not run",
     "doubts": "why a comparison has low confidence",
@@ -50,7 +54,7 @@ DEFINITIONS = {
     "first_batch_s": "s: iter(loader) and the first batch; in startup and in trials without iter()",
     "wait_share": "of a step, waiting for data, by the trial with timers; the time between two passes included",
     "cache_labels": "of a side: label_of_window of its trials",
-    "is_looped": "the window is whole passes, at least one of them over data that was read before",
+    "is_looped": "the window is whole passes, at least one of them over data that was read before; of a side: and is at hand since",
     "steady_s": "s of the window that count: without restarts, and without steps whose batches were made during them",
     "ahead_share": "of the window's samples, at most, that a shuffle buffer had read before it began",
     "gates": "bounds that were required, and whether they were kept",

@@ -1,4 +1,4 @@
-"""Why a comparison is to be trusted less than its interval says."""
+"""Why a report, or a comparison in it, is to be trusted less than its numbers say."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,3 +25,7 @@ def _uneven(one: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]]:
 
 
 _NOISY: Sequence[dict[str, str]] = ({"en": "the host was noisy: run it again when nothing else runs", "zh": "机器有干扰，请在空闲时重跑"},)
+INTERRUPTED: dict[str, str] = {
+    "en": "Interrupted: this is what was measured until then. The same command again measures all of it.",
+    "zh": "测量被中断：以下是中断前测得的结果。重新运行同一条命令可测完全部。",
+}

@@ -3,7 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shardtools.bench.copies import fetches_anew, keeps_copies
 from shardtools.bench.measured import Measured
+from shardtools.bench.report.asides import is_aside
+from shardtools.bench.report.ended import ended, what_ended
+from shardtools.bench.spec import Layout
 from shardtools.bench.trial import TrialResult
 
 _STEADY = 0.05
@@ -36,7 +40,7 @@ def _of_side(measured: Measured, figures: dict[str, Any], side: int) -> Iterator
         yield figures["overhead"]["warning"]
     results = [trial.result for trial in measured.trials if trial.side == side and trial.result.status == "ok"]
     yield from dict.fromkeys(text for result in results for text in _told(result))
-    yield from _windows([result.found["window"] for result in results])
+    yield from _windows(measured.layouts[side], results)
 
 
 def _failures(measured: Measured, side: int) -> Iterator[str]:
@@ -45,14 +49,25 @@ def _failures(measured: Measured, side: int) -> Iterator[str]:
 
 
 def _told(result: TrialResult) -> list[str]:
-    return [*result.found["limits"], *result.found["warnings"], *result.leftovers]
+    limits = [limit for limit in result.found["limits"] if not is_aside(limit)]
+    return [*limits, *result.found["warnings"], *result.leftovers]
 
 
-def _windows(windows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _windows(layout: Layout, results: Sequence[TrialResult]) -> Iterator[str]:
     """How often windows were not what they should be, instead of a sentence for each."""
+    windows, too_short = [result.found["window"] for result in results], ended(results)
+    num_short = sum(window["is_short"] and not window["is_looped"] for window in windows)
     counts = {
-        "the data ended before the window was long enough": sum(window["is_short"] and not window["is_looped"] for window in windows),
-        "the data was read again to fill the window, so it was read from memory": sum(window["is_looped"] for window in windows),
+        what_ended(too_short) if too_short else "": len(too_short),
+        "the longest time of a window was over before it had enough steps: a smaller --batch-size has more": num_short - len(too_short),
+        _again(layout): sum(window["is_looped"] for window in windows),
         "the rate changed by more than 5 % within the window": sum(abs(window["drift"] or 0.0) > _STEADY for window in windows),
     }
     return (f"in {count} of {len(windows)} trials {what}" for what, count in counts.items() if count)
+
+
+def _again(layout: Layout) -> str:
+    if fetches_anew(layout):
+        return "the data was read again to fill the window, and fetched again for it"
+    where = "local copies" if keeps_copies(layout) else "memory"
+    return f"the data was read again to fill the window, so it was read from {where}"

@@ -10,9 +10,12 @@ from typing import Any
 
 NOT_GIVEN = "not given, so the default holds"
 _ONE_PAIR = "a single pair has no interval"
+_FEW_BASELINES = "fewer than three repeats, and fewer than three baselines, have no interval"
 _NO_KEYS = "rows that are made while reading have no keys, and nobody knows their number before"
 _NO_ACCELERATOR = "n/a (no accelerator)"
 _NO_CELL = "no trial of this cell went well"
+
+_OWN_FOLDER = "each trial has a folder of its own for local copies, or its reader keeps none"
 
 _OF_TRIALS = {
     "found.pinning.num_pinned": "n/a (no accelerator), so pinning has no effect",
@@ -34,6 +37,8 @@ _OF_REPORTS = {
     "workload.proofs[].id_hash": _NO_KEYS,
     "workload.proofs[].decode_digest": _NO_KEYS,
     "workload.proofs[].num_tokens": "samples are no rows of tokens",
+    "workload.layouts[].cache_folder": _OWN_FOLDER,
+    "trials[].spec.layout.cache_folder": _OWN_FOLDER,
     "workload.batch_bytes": "no trial went well",
     "workload.tensors_per_batch": "no trial went well",
     "settings.start_method": "not given, so Python's own holds",
@@ -41,7 +46,8 @@ _OF_REPORTS = {
     "trials[].block": "a trial with instruments belongs to no block",
     "cache.resident_before": "no trial could tell what was in the page cache",
     "comparisons[].ci": _ONE_PAIR,
-    "ablation[].ci": _ONE_PAIR,
+    "ablation[].ci": _FEW_BASELINES,
+    "ablation[].ci_by": _FEW_BASELINES,
     "gates[].got": "nothing was measured that the bound could be held against",
     "ceilings": "no verdict was asked for, so nothing was probed",
     "verdict": "no verdict was asked for",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from shardtools.bench.copies import fetches_anew
 from shardtools.bench.equality import Proof
 from shardtools.bench.measured import Measured, Trial
 from shardtools.bench.trial import TrialResult, instrumentation_overhead
@@ -37,36 +38,40 @@ def side_figures(measured: Measured, side: int, proof: Proof) -> dict[str, Any]:
         "first_batch_s": statistics.median([_first_batch_s(result) for result in results]) if results else None,
         "startup": _startup(results, timelines),
         "read_amplification": _median([result.found for result in results], "read_amplification"),
+        "fetched": _fetched([result.found["fetched"] for result in results if result.found.get("fetched")]),
         **_counted(results),
         "peaks": _peaks([*results, *timelines]),
         "stages": _stages(found.get("stages")),
         "order": results[0].found["order"] if results else None,
         "overhead": _overhead(rates, timelines),
         "cache_labels": _labels([trial for trial in measured.trials if trial.side == side and trial.block is not None]),
-        "is_looped": any(result.found["window"]["is_looped"] for result in results),
+        "is_looped": any(result.found["window"]["is_looped"] for result in results) and not fetches_anew(layout),
         "num_failed": sum(trial.side == side and trial.result.status != "ok" for trial in measured.trials),
     }
 
 
 def amplify(result: TrialResult, proof: Proof) -> None:
-    """Adds what was fetched from the device over what was delivered, of the window."""
+    """Adds what was fetched over what was delivered: of a device in the window, of a bucket since the data was opened."""
     if result.status != "ok":
         return
-    fetched = (result.watched.get("counters") or {}).get("read_bytes")
-    payload = result.found["window"]["samples"] * proof.payload_bytes / max(1, proof.num_delivered)
+    remote = result.found.get("fetched")
+    fetched = remote["bytes"] if remote else (result.watched.get("counters") or {}).get("read_bytes")
+    num_samples = remote["samples"] if remote else result.found["window"]["samples"]
+    payload = num_samples * proof.payload_bytes / max(1, proof.num_delivered)
     result.found["read_amplification"] = fetched / payload if fetched is not None and payload else None
     if result.found["read_amplification"] is None:
         result.not_measured.append({"metric": "read_amplification", "reason": "the system counted no reads of the trial"})
 
 
 def label_of_window(trial: Trial) -> str:
-    """Of the page cache while the window was measured, where ``label`` is of the trial's begin.
+    """Of the page cache while the window was measured, where ``label`` is of the trial's begin. What a bucket is asked for again is no
+    more at hand than at first.
 
     A window of whole passes over data that was read before is ``warm``, if memory holds the data, and never cold; ``mixed`` where
     its first pass is the first of all.
     """
     label, window = str(trial.cache["label"]), trial.result.found.get("window")
-    if window is None or not window["is_looped"] or label in ("warm", "unknown"):
+    if window is None or not window["is_looped"] or label in ("warm", "unknown") or fetches_anew(trial.result.spec.layout):
         return label
     resident = trial.cache.get("resident_after")
     was_read = window.get("passes_before", 1) > 0
@@ -95,6 +100,25 @@ def _counted(results: Sequence[TrialResult]) -> dict[str, float | None]:
     """Of the window: processors used, and what was read from the device."""
     counters = [result.watched.get("counters") or {} for result in results]
     return {name: _median(counters, name) for name in ("cpu_util", "disk_read_MBps")}
+
+
+def _fetched(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of a bucket: medians over trials; None of data that is on this machine."""
+    if not found:
+        return None
+    latencies = [one["latency_ms"] for one in found if one["latency_ms"] is not None]
+    rates = [
+        {
+            "bytes_per_sample": one["bytes"] / max(1, one["samples"]),
+            "requests_per_sample": None if one["requests"] is None else one["requests"] / max(1, one["samples"]),
+        }
+        for one in found
+    ]
+    return {
+        **{name: _median(found, name) for name in ("bytes", "requests", "MBps")},
+        **{name: _median(rates, name) for name in ("bytes_per_sample", "requests_per_sample")},
+        "latency_ms": {name: _median(latencies, name) for name in ("mean", "p50", "p99")} if latencies else None,
+    }
 
 
 def _startup(results: Sequence[TrialResult], timelines: Sequence[TrialResult]) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from shardtools.bench.equality import Proof
 from shardtools.bench.measured import Measured
+from shardtools.bench.places import NOT_REMOTE, is_remote
 from shardtools.bench.report.null_reasons import nulls
 
 _TIMED = ("wait_share", "overhead")
@@ -20,6 +21,8 @@ def side_reasons(measured: Measured, side: int, figures: dict[str, Any], proof: 
 def _reason(measured: Measured, side: int, name: str, proof: Proof) -> str:
     if name == "tokens_per_s" and proof.num_tokens is None:
         return "samples are no rows of tokens"
+    if name == "fetched" and not is_remote(measured.layouts[side].uri):
+        return NOT_REMOTE
     is_timed = name.partition(".")[0] in _TIMED
     results = measured.of(side, is_timeline=is_timed)
     if not results:

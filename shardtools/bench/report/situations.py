@@ -1,11 +1,12 @@
 """What is at hand of each side of a bench, for the words of its verdict."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
+from shardtools.bench.copies import fetches_anew
 from shardtools.bench.measured import Measured
-from shardtools.bench.places import files_of
+from shardtools.bench.places import stored_bytes
+from shardtools.bench.report.ended import ended, fewest_steps
 from shardtools.bench.report.side_figures import name_of
 from shardtools.bench.report.verdict_words import Situation
 from shardtools.bench.spec import Layout
@@ -13,9 +14,9 @@ from shardtools.datasets import open_dataset
 from shardtools.errors import ShardtoolsError
 
 
-def situation_of(measured: Measured, side: int, ledger: Mapping[str, Any], is_noisy: bool, knee_workers: int | None = None) -> Situation:
-    """Of one side. ``ledger``: the environment; ``knee_workers``: of the search, where that side was searched."""
-    layout, results = measured.layouts[side], measured.of(side, is_timeline=False)
+def situation_of(measured: Measured, side: int, ledger: Mapping[str, Any], is_noisy: bool) -> Situation:
+    """Of one side, without what a search found. ``ledger``: the environment."""
+    layout = measured.layouts[side]
     ratio, shards_uri = _shards_over(measured, side)
     return Situation(
         name_of(measured, side),
@@ -24,15 +25,29 @@ def situation_of(measured: Measured, side: int, ledger: Mapping[str, Any], is_no
         measured.request.settings,
         measured.request.consumer,
         ledger,
-        batch=results[0].found["batch"] if results else {},
+        batch=_batch(measured, side),
         num_shards=num_shards(layout),
         data_bytes=_data_bytes(layout.uri),
         shards_over_this=ratio,
         shards_uri=shards_uri,
-        knee_workers=knee_workers,
         min_seconds=measured.request.min_seconds,
         is_noisy=is_noisy,
+        ended_steps=_ended_steps(measured, side),
     )
+
+
+def _ended_steps(measured: Measured, side: int) -> tuple[int, int] | None:
+    """Of most trials: where the data ended in fewer, another run may have enough."""
+    results = measured.of(side, is_timeline=False)
+    lacking = ended(results)
+    return fewest_steps(lacking) if 2 * len(lacking) > len(results) else None
+
+
+def _batch(measured: Measured, side: int) -> Mapping[str, Any]:
+    """Of a trial that went well; of one that did not, if it came so far as to make one; else empty."""
+    others = [trial.result for trial in measured.trials if trial.side == side]
+    found = (result.found.get("batch") for result in [*measured.of(side, is_timeline=False), *others])
+    return next(filter(None, found), {})
 
 
 def _shards_over(measured: Measured, side: int) -> tuple[tuple[float, float] | None, str | None]:
@@ -53,7 +68,8 @@ def _shards_over(measured: Measured, side: int) -> tuple[tuple[float, float] | N
 
 
 def _is_looped(measured: Measured, side: int) -> bool:
-    return any(result.found["window"]["is_looped"] for result in measured.of(side, is_timeline=False))
+    is_looped = any(result.found["window"]["is_looped"] for result in measured.of(side, is_timeline=False))
+    return is_looped and not fetches_anew(measured.layouts[side])
 
 
 def num_shards(layout: Layout) -> int | None:
@@ -67,8 +83,8 @@ def num_shards(layout: Layout) -> int | None:
 
 
 def _data_bytes(uri: str) -> int | None:
-    """None where files lie elsewhere, or have gone."""
+    """None where files have gone, or cannot be listed."""
     try:
-        return sum(os.stat(path).st_size for path in files_of(uri)) or None
+        return stored_bytes(uri)
     except (OSError, ShardtoolsError):
         return None

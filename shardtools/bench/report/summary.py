@@ -5,10 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 from shardtools import __version__
+from shardtools.bench.copies import keeps_copies
 from shardtools.bench.equality import Proof
 from shardtools.bench.measured import Measured, Trial
 from shardtools.bench.noise import Noise
+from shardtools.bench.places import is_remote
 from shardtools.bench.report.answers import answer, answer_zh
+from shardtools.bench.report.asides import asides
 from shardtools.bench.report.definitions import DEFINITIONS
 from shardtools.bench.report.doubts import doubts
 from shardtools.bench.report.gates import gates_of
@@ -35,12 +38,13 @@ def report_of(
         "schema": SCHEMA,
         "shardtools": __version__,
         "seconds": seconds,
+        "is_interrupted": measured.is_interrupted,
         "environment": {name: part for name, part in ledger.items() if name != "not_measured"},
         "workload": _workload(measured, proofs, proved),
         "settings": asdict(request.settings),
         "consumer": asdict(request.consumer),
         "cache": _cache(measured),
-        "plan": {"rule": request.plan.rule(), "seed": request.plan.seed},
+        "plan": {"rule": request.plan.rule(len(measured.layouts)), "seed": request.plan.seed},
         "noise": {**noise.as_json(), "is_noisy": is_noisy},
         "definitions": DEFINITIONS,
         "sides": sides,
@@ -50,13 +54,14 @@ def report_of(
         "ceilings": measured.ceilings,
         "verdicts": measured.verdicts,
         "verdict": measured.verdicts[0] if measured.verdicts else None,
+        "asides": asides(measured, [side["name"] for side in sides]),
         "matrix": measured.matrix,
         "recommendation": measured.recommendation,
     }
     data["gates"] = gates_of(request.bounds, data)
     data["notes"] = notes(measured, data)
     figures = [entry for side, proof in enumerate(proofs) for entry in side_reasons(measured, side, sides[side], proof)]
-    missing = [*_of_ledger(ledger), *(entry.as_json() for entry in noise.not_measured), *figures, *measured.not_measured]
+    missing = [*_of_ledger(ledger), *(entry.as_json() for entry in noise.not_measured), *figures, *_never_begun(measured, data)]
     data["not_measured"] = list({entry["metric"]: entry for entry in reversed(missing)}.values())[::-1]
     explain(data)
     return data
@@ -112,15 +117,31 @@ def _cache(measured: Measured) -> dict[str, Any]:
         "labels": labels,
         "labels_of_windows": in_windows,
         "resident_before": resident,
-        "line": "/".join(labels) + shown + again,
+        "line": _cache_line("/".join(labels) + shown + again, measured),
         "caveats": caveats,
     }
+
+
+def _cache_line(line: str, measured: Measured) -> str:
+    """Data in a bucket has no pages in the cache of this machine."""
+    remote = [layout for layout in measured.layouts if is_remote(layout.uri)]
+    if not remote:
+        return line
+    has_copies = measured.request.cache == "warm" and any(map(keeps_copies, remote))
+    told = "the bucket is fetched in each trial" + (", but for local copies that readers keep" if has_copies else "")
+    return f"{line}; {told}" if len(remote) < len(measured.layouts) or has_copies else f"not used ({told})"
 
 
 def _trial(number: int, trial: Trial) -> dict[str, Any]:
     place = {"side": trial.side, "block": trial.block, "order_in_block": trial.order_in_block}
     cache = {**trial.cache, "label_of_window": label_of_window(trial)}
     return {"id": number, **place, "cache": cache, **trial.result.as_json()}
+
+
+def _never_begun(measured: Measured, data: dict[str, Any]) -> list[dict[str, str]]:
+    """What an interrupt came before."""
+    parts = ("verdict", "matrix", "recommendation", "ceilings") if measured.is_interrupted else ()
+    return [{"metric": part, "reason": "interrupted before it was measured"} for part in parts if data[part] is None]
 
 
 def _of_ledger(ledger: dict[str, Any]) -> list[dict[str, str]]:

@@ -62,7 +62,7 @@ class Space:
     """On CUDA; elsewhere ``pin_memory`` does nothing, and the axis collapses."""
     num_repeats: int = 3
     """Trials of every cell of the full grid, and of a cell that something is told from."""
-    most_repeats: int = 5
+    most_repeats: int = 7
     """Trials of the cells the knee hangs on: the best ones, and those near 95 % of them."""
 
     def workers(self) -> list[int]:

@@ -8,23 +8,19 @@ from shardtools.bench.search.record import Record
 KNEE_SHARE = 0.95
 PREFETCH_GAIN = 1.03
 """A longer queue has to raise the rate by so much, or to halve the longest waits."""
-_MOST_MARGIN = 0.03
+_MOST_MARGIN = 0.05
 _FELT_SHARE = 0.1
 """Waits are long where one in a hundred takes this part of a step or more."""
 
 
-def needed_share(record: Record) -> float:
-    """Of the best rate. It rises above 95 % by the noise of one trial, up to 3 %: a cell at 95 % by luck must not pass for one."""
-    return KNEE_SHARE * math.exp(min(record.noise(), _MOST_MARGIN))
-
-
-def knee_of_workers(record: Record, pin: bool) -> Cell | None:
-    """The fewest workers, at the plain prefetch factor, that give the needed share of the best such cell. None where no cell went well."""
-    rates = plain_rates(record, pin)
-    if not rates:
-        return None
-    line = needed_share(record) * max(rates.values())
-    return min(cell for cell, rate in rates.items() if rate >= line)
+def _enough(record: Record, rates: dict[Cell, float]) -> set[Cell]:
+    """Those with 95 % of the best, and by so much more that luck does not explain it: a cell below must not pass for one of them."""
+    best = max(rates, key=lambda cell: rates[cell])
+    return {
+        cell
+        for cell, rate in rates.items()
+        if cell == best or math.log(rate / rates[best] / KNEE_SHARE) >= min(record.error_of(cell, best), _MOST_MARGIN)
+    }
 
 
 def plain_rates(record: Record, pin: bool) -> dict[Cell, float]:
@@ -45,13 +41,12 @@ def choose(record: Record, pin: bool, only_tried: bool = False) -> Cell | None:
     rates = _expected(record, pin)
     if not rates:
         return None
-    line = needed_share(record) * max(rates.values())
+    enough = _enough(record, rates)
     if only_tried:
         rates = {cell: rate for cell, rate in rates.items() if record.count(cell)}
-        line = min(line, max(rates.values()))
-    num_workers = min(cell.num_workers for cell, rate in rates.items() if rate >= line)
-    queues = sorted(cell for cell, rate in rates.items() if cell.num_workers == num_workers)
-    chosen = next(cell for cell in queues if rates[cell] >= line)
+        enough = enough & rates.keys() or _enough(record, rates)
+    chosen = min(enough)
+    queues = sorted(cell for cell in rates if cell.num_workers == chosen.num_workers)
     for cell in queues[queues.index(chosen) + 1 :]:
         if rates[cell] >= PREFETCH_GAIN * rates[chosen] or _halves_waits(record, chosen, cell):
             chosen = cell

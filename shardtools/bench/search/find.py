@@ -6,18 +6,18 @@ from typing import Literal
 
 import numpy as np
 
-from shardtools.bench.search.cell import PLAIN_PREFETCH, Cell, Space
-from shardtools.bench.search.choice import PREFETCH_GAIN, choose, knee_of_workers, plain_rates
+from shardtools.bench.search.cell import Cell, Space
+from shardtools.bench.search.choice import choose
 from shardtools.bench.search.paired import Duel, Saving, duel, saving_of
 from shardtools.bench.search.record import Record, TimeIsUpError
-from shardtools.bench.search.workers import climb, refine
+from shardtools.bench.search.settle import settle
+from shardtools.bench.search.workers import climb
 from shardtools.bench.spec import FED_AU
 from shardtools.bench.statistics import NO_DIFFERENCE
 
 _SURELY_AS_FAST = 0.90
 _MOST_SHARE = 0.4
 """Of the full grid's trials: what the search may take. Repeats end there."""
-_ROUNDS_OF_CHOICE = 3
 _SEARCH_SHARE = 0.65
 """Of the time; the rest is for the confirmation, without which the winner of many is partly the luckiest of them."""
 _SURE = 2.0
@@ -91,17 +91,9 @@ def _search(record: Record, space: Space, goal: Goal) -> str:
     if goal.kind == "grid":
         return _grid(record, space, goal.seed)
     pin = goal.current.pin_memory
-    record.max_trials = math.floor(_MOST_SHARE * space.full_grid_trials) - len(space.prefetch_factors)
+    record.max_trials = math.floor(_MOST_SHARE * space.full_grid_trials)
     stopped = climb(record, space, pin)
-    refine(record, space, pin)
-    record.max_trials = math.floor(_MOST_SHARE * space.full_grid_trials) - 1
-    _queues(record, space, pin)
-    for _ in range(_ROUNDS_OF_CHOICE):
-        chosen = choose(record, pin)
-        if chosen is None or record.count(chosen) >= space.num_repeats:
-            break
-        record.once(chosen)
-        record.repeat([chosen], space.num_repeats)
+    settle(record, space, pin)
     return stopped
 
 
@@ -114,23 +106,6 @@ def _grid(record: Record, space: Space, seed: int) -> str:
             if record.count(cells[i]) < number and record.is_sound(cells[i]):
                 record.run(cells[i])
     return "full grid"
-
-
-def _queues(record: Record, space: Space, pin: bool) -> None:
-    """P at the knee; where no workers are best, at the best that there are, should a longer queue still change that."""
-    knee = knee_of_workers(record, pin)
-    rates = {cell: rate for cell, rate in plain_rates(record, pin).items() if cell.num_workers}
-    if knee is None or not rates:
-        return
-    at = knee if knee.num_workers else max(rates, key=lambda cell: rates[cell])
-    longer = [Cell(at.num_workers, factor, pin) for factor in space.prefetch_factors if factor != PLAIN_PREFETCH]
-    for cell in longer:
-        record.once(cell)
-    # A gain of a few percent is the size of noise: one trial of each hides it too often.
-    record.repeat(longer, 2)
-    for number in range(3, space.num_repeats + 1):
-        unsure = [cell for cell in longer if record.is_open(cell, at, PREFETCH_GAIN)]
-        record.repeat([at, *unsure] if unsure else [], number)
 
 
 def _decide(record: Record, space: Space, goal: Goal, found: Found) -> None:

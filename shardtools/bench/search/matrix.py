@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from shardtools.bench.prediction import Limits, Prediction, Probe, predict, probe_of, refusal
+from shardtools.bench.prediction import Limits, Prediction, Probe, exceeded, predict, probe_of, refusal
 from shardtools.bench.search import Cell, Found, Goal, Outcome, Record, Space, find
+from shardtools.bench.search.advice import Advice
+from shardtools.bench.search.capped import Capped, capped_by_shm
 from shardtools.bench.search.matrix_cells import cells_json
-from shardtools.bench.search.recommendation import Advice, recommend
+from shardtools.bench.search.recommendation import recommend
 from shardtools.bench.spec import Settings, TrialSpec
 from shardtools.bench.trial import TrialResult, run_trial
 
@@ -55,6 +57,10 @@ class Searched:
     recommendation: dict[str, Any] | None
     """None where no cell went well."""
     trials: list[MatrixTrial]
+    capped: Capped | None = None
+    """Shared memory ended the search."""
+    wanted_shm_bytes: int | None = None
+    """Of the setting it has no room for."""
 
 
 @dataclass
@@ -92,6 +98,10 @@ class _Runner:
     def refusal(self, cell: Cell) -> str | None:
         foreseen = self.foreseen(cell)
         return None if foreseen is None or self.base.is_forced else refusal(foreseen, self.limits.resources())
+
+    def lacks_shm(self, cell: Cell) -> bool:
+        foreseen = self.foreseen(cell)
+        return foreseen is not None and not self.base.is_forced and "shm" in exceeded(foreseen, self.limits.resources())
 
     def foreseen(self, cell: Cell) -> Prediction | None:
         """None until a first batch has been seen."""
@@ -168,8 +178,12 @@ def _searched(runner: _Runner, space: Space, kind: str, found: Found) -> Searche
         "full_grid_trials": space.full_grid_trials,
         "stopped": found.stopped,
     }
-    advice = Advice(found, runner.base, runner.settings, runner.foreseen, [trial.result for trial in runner.trials])
-    return Searched(matrix, recommend(advice), runner.trials)
+    capped = capped_by_shm(found, space, runner.lacks_shm)
+    wanted = None if capped is None else runner.foreseen(capped.wanted)
+    wanted_bytes = None if wanted is None else wanted.shm_bound_bytes
+    results = [trial.result for trial in runner.trials]
+    advice = Advice(found, space, runner.base, runner.settings, runner.foreseen, runner.limits.resources, results, wanted_bytes or 0)
+    return Searched(matrix, recommend(advice), runner.trials, capped, wanted_bytes)
 
 
 def space_of(base: TrialSpec, limits: MatrixLimits) -> Space:

@@ -1,35 +1,19 @@
 """Which settings to use, why, and what else could be taken: in words of both languages, with the snippet to type."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from shardtools.bench.prediction import Prediction
-from shardtools.bench.report.chinese import translated
+from shardtools.bench.report.edge import is_rising_at
+from shardtools.bench.report.verdict_words import percent
 from shardtools.bench.search import TIME_BUDGET, Cell, Duel, Found
+from shardtools.bench.search.advice import Advice, Words, both, name_of
+from shardtools.bench.search.limits import limits_of, waits_of, windows_of
 from shardtools.bench.search.snippet import Call, shared_memory_lines, snippet
-from shardtools.bench.spec import Settings, TrialSpec
-from shardtools.bench.trial import TrialResult
-from shardtools.units import format_bytes
+from shardtools.units import format_bytes, plural
 
-_UNEVEN = 5.0
-"""The longest waits over the mean step: from here on order costs."""
 _LIGHT_SHARE = 0.9
 """Of the recommended rate, for a setting that takes less memory."""
-
-Words = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What advice is made of."""
-
-    found: Found
-    base: TrialSpec
-    settings_of: Callable[[Cell], Settings]
-    foreseen: Callable[[Cell], Prediction | None]
-    results: Sequence[TrialResult]
 
 
 def recommend(advice: Advice) -> dict[str, Any] | None:
@@ -38,7 +22,7 @@ def recommend(advice: Advice) -> dict[str, Any] | None:
     if cell is None:
         return None
     foreseen = advice.foreseen(cell)
-    bound_bytes = foreseen.shm_bound_bytes if foreseen else 0
+    bound_bytes = max(foreseen.shm_bound_bytes if foreseen else 0, advice.wanted_shm_bytes)
     return {
         "params": _params(advice, cell),
         "predicted": None if foreseen is None else foreseen.as_json(),
@@ -80,36 +64,26 @@ def _why(advice: Advice, cell: Cell) -> list[Words]:
     found, record = advice.found, advice.found.record
     if found.is_fed:
         au = record.median_of(cell, "au") or 0.0
-        return [_both(f"The device is fed (AU {_percent(au)}); change nothing.", f"设备已喂饱（AU {_percent(au)}），无需改动。")]
-    why = []
-    rate, best = record.rate(cell), found.best
-    best_rate = record.rate(best) if best else None
-    if rate and best_rate and found.knee == cell:
-        why.append(
-            _both(
-                f"{_name(cell)}: {rate:,.0f} samples/s, {_percent(rate / best_rate)} of the best of {len(record.known())} settings tried, "
-                "with the fewest workers that reach 95 % of it.",
-                f"{_name(cell)}：{rate:,.0f} 样本/秒，为已测 {len(record.known())} 组设置中最佳值的 {_percent(rate / best_rate)}，"
-                "是达到其 95 % 所需的最少 worker 数。",
-            )
-        )
+        return [both(f"The device is fed (AU {percent(au)}); change nothing.", f"设备已喂饱（AU {percent(au)}），无需改动。")]
+    why = _of_knee(advice, cell)
     if not _is_known(found):
         why.append(
-            _both(
-                f"Nothing surer than the current settings was found: {record.num_trials} trials fitted into the time; keep them for now.",
-                f"尚不能断定有更好的设置：时间内只完成了 {record.num_trials} 次试验；暂且保留当前设置。",
+            both(
+                f"Nothing surer than the current settings was found: {plural(record.num_trials, 'trial')} fitted into the time; "
+                "keep them for now, and give the search more with --matrix-seconds.",
+                f"尚不能断定有更好的设置：时间内只完成了 {record.num_trials} 次试验；暂且保留当前设置，可用 --matrix-seconds 给更多时间。",
             )
         )
     elif found.confirmation is None and not found.is_change:
-        why.append(_both("The current settings are among the best tried; change nothing.", "当前设置已属最佳之列，无需改动。"))
+        why.append(both("The current settings are among the best tried; change nothing.", "当前设置已属最佳之列，无需改动。"))
     why += _of_duel(found.confirmation, found.is_change)
     why += _of_saving(advice, cell)
-    why += _of_limit(advice)
-    why += _of_waits(advice, cell)
-    why += _of_windows(advice)
-    if found.stopped == TIME_BUDGET:
+    why += limits_of(advice, cell)
+    why += waits_of(advice, cell)
+    why += windows_of(advice)
+    if found.stopped == TIME_BUDGET and _is_known(found):
         why.append(
-            _both(
+            both(
                 "Time was up before all was tried: give it more with --matrix-seconds to be surer.",
                 "时间用尽，未能测完所有设置；用 --matrix-seconds 给更多时间会更可靠。",
             )
@@ -117,74 +91,58 @@ def _why(advice: Advice, cell: Cell) -> list[Words]:
     return why
 
 
+def _of_knee(advice: Advice, cell: Cell) -> list[Words]:
+    """No knee where the last step still brought something: then it is the best of what was tried."""
+    found, record = advice.found, advice.found.record
+    rate, best = record.rate(cell), found.best
+    best_rate = record.rate(best) if best else None
+    if not rate or not best_rate or found.knee != cell or len(record.known()) < 2:
+        return []
+    told, told_zh = f"{name_of(cell)}: {rate:,.0f} samples/s", f"{name_of(cell)}：{rate:,.0f} 样本/秒"
+    count, share = len(record.known()), percent(rate / best_rate)
+    curve = [(other.num_workers, known) for other, known in record.known().items() if _is_beside(other, cell)]
+    if is_rising_at(cell.num_workers, curve):
+        edge = f"the best of {count} settings tried, at the edge of the search; still rising"
+        return [both(f"{told}, {edge}.", f"{told_zh}，为已测 {count} 组设置中最佳，位于搜索边界，仍在上升。")]
+    return [
+        both(
+            f"{told}, {share} of the best of {count} settings tried, with the fewest workers that reach 95 % of it.",
+            f"{told_zh}，为已测 {count} 组设置中最佳值的 {share}，是达到其 95 % 所需的最少 worker 数。",
+        )
+    ]
+
+
+def _is_beside(other: Cell, cell: Cell) -> bool:
+    """On the same curve: other workers, all else alike."""
+    return not other.num_workers or replace(other, num_workers=cell.num_workers) == cell
+
+
 def _of_duel(fought: Duel | None, is_change: bool) -> list[Words]:
     if fought is None:
         return []
-    pair = f"{_name(fought.second)} against the current {_name(fought.first)}"
-    pair_zh = f"{_name(fought.second)} 相比当前的 {_name(fought.first)}"
+    pair = f"{name_of(fought.second)} against the current {name_of(fought.first)}"
+    pair_zh = f"{name_of(fought.second)} 相比当前的 {name_of(fought.first)}"
     compared = fought.comparison
     if compared is None:
-        return [_both(f"{pair}: too few paired trials to confirm it.", f"{pair_zh}：成对试验太少，未能确认。")]
-    said = _both(f"{pair}: {compared.sentence}.", f"{pair_zh}：{compared.ratio:.2f} 倍（成对试验 {compared.n} 组，p = {compared.p:.3f}）。")
+        return [both(f"{pair}: too few paired trials to confirm it.", f"{pair_zh}：成对试验太少，未能确认。")]
+    said = both(f"{pair}: {compared.sentence}.", f"{pair_zh}：{compared.ratio:.2f} 倍（成对试验 {compared.n} 组，p = {compared.p:.3f}）。")
     if is_change:
         return [said]
-    return [said, _both("That is no clear gain over the current settings; change nothing.", "相比当前设置没有明显提升，无需改动。")]
+    return [said, both("That is no clear gain over the current settings; change nothing.", "相比当前设置没有明显提升，无需改动。")]
 
 
 def _of_saving(advice: Advice, cell: Cell) -> list[Words]:
     saving = advice.found.saving
     if cell.num_workers == 0 or saving.seconds is None:
         return []
-    share = "" if saving.epoch_share is None else f" ({100 * saving.epoch_share:.1f} %)"
+    new, new_zh = "", ""
+    if saving.epoch_share is not None:  # as the table of settings has it: of the rate with workers that are kept
+        share = percent(1 / (1 + saving.epoch_share))
+        new, new_zh = f"; new workers each epoch give {share} of the rate, computed", f"；每个 epoch 新建 worker 时速率为其 {share}（推算）"
     return [
-        _both(
-            f"persistent_workers=True saves {saving.seconds:.2f} s at the start of each epoch{share}; workers keep their memory meanwhile.",
-            f"persistent_workers=True 每个 epoch 开始时节省 {saving.seconds:.2f} 秒{share}；期间 worker 会一直占用内存。",
-        )
-    ]
-
-
-def _of_limit(advice: Advice) -> list[Words]:
-    """More workers could still be faster, but there is no room for them, or they failed."""
-    if not advice.found.stopped.startswith("limit: "):
-        return []
-    for cell, outcomes in advice.found.record.outcomes.items():
-        failed = next((outcome for outcome in outcomes if outcome.status != "ok"), None)
-        if failed is not None:
-            return [
-                _both(
-                    f"More workers may be faster, but {_name(cell)} ended as {failed.status}: {failed.message}.",
-                    f"更多 worker 可能更快，但 {_name(cell)} 的结果是 {translated(failed.status)}：{translated(failed.message)}。",
-                )
-            ]
-    return []
-
-
-def _of_waits(advice: Advice, cell: Cell) -> list[Words]:
-    record = advice.found.record
-    p99, mean = record.median_of(cell, "wait_p99_ms"), record.median_of(cell, "mean_step_ms")
-    if p99 is None or not mean or p99 < _UNEVEN * mean or cell.num_workers < 2 or not advice.base.settings.in_order:
-        return []
-    return [
-        _both(
-            f"One step in a hundred waits {p99 / mean:.0f} times as long as a mean step takes: in_order=False (torch >= 2.6) lets batches "
-            "that are ready pass a slow one, where the order of samples may change.",
-            f"每百步中有一步的等待时间是平均步长的 {p99 / mean:.0f} 倍：若允许改变样本顺序，可用 in_order=False（torch >= 2.6）。",
-        )
-    ]
-
-
-def _of_windows(advice: Advice) -> list[Words]:
-    """What a small set does to the table."""
-    windows = [result.found["window"] for result in advice.results if result.status == "ok" and result.spec.mode == "throughput"]
-    num_short = sum(window["is_short"] or window["is_looped"] for window in windows)
-    if not num_short:
-        return []
-    return [
-        _both(
-            f"In {num_short} of {len(windows)} trials the data ended before the window was as long as it should be: "
-            "differences of a few percent are uncertain; more samples or --cache warm make them surer.",
-            f"{len(windows)} 次试验中有 {num_short} 次在测量窗口结束前数据已读完：几个百分点的差异不可靠；请增加样本或使用 --cache warm。",
+        both(
+            f"persistent_workers=True saves {saving.seconds:.2f} s at the start of each epoch{new}; workers keep their memory meanwhile.",
+            f"persistent_workers=True 每个 epoch 开始时节省 {saving.seconds:.2f} 秒{new_zh}；期间 worker 会一直占用内存。",
         )
     ]
 
@@ -197,13 +155,13 @@ def _alternatives(advice: Advice, cell: Cell) -> list[dict[str, Any]]:
     best = found.best
     if best is not None and rate and known.get(best, 0.0) > rate:
         gain = known[best] / rate - 1
-        listed[best] = _both(f"the fastest tried, +{_percent(gain)}", f"已测最快，+{_percent(gain)}")
+        listed[best] = both(f"the fastest tried, +{percent(gain)}", f"已测最快，+{percent(gain)}")
     if found.knee is not None and found.knee != cell:
-        listed.setdefault(found.knee, _both("the fewest workers with 95 % of the best", "达到最佳值 95 % 的最少 worker 数"))
+        listed.setdefault(found.knee, both("the fewest workers with 95 % of the best", "达到最佳值 95 % 的最少 worker 数"))
     lightest = _lightest(advice, cell)
     if lightest is not None:
         listed.setdefault(lightest, _less_memory(advice, lightest))
-    listed.setdefault(found.current, _both("the current settings", "当前设置"))
+    listed.setdefault(found.current, both("the current settings", "当前设置"))
     listed.pop(cell, None)
     return [
         {"params": _params(advice, other), "throughput": known.get(other), "why": why}
@@ -225,18 +183,4 @@ def _lightest(advice: Advice, cell: Cell) -> Cell | None:
 def _less_memory(advice: Advice, cell: Cell) -> Words:
     foreseen = advice.foreseen(cell)
     text = format_bytes(foreseen.shm_bound_bytes) if foreseen else "?"
-    return _both(f"least shared memory, {text}", f"共享内存最少，{text}")
-
-
-def _name(cell: Cell) -> str:
-    if cell.num_workers == 0:
-        return "num_workers=0"
-    return f"num_workers={cell.num_workers} prefetch_factor={cell.prefetch_factor}" + (" pin_memory=True" if cell.pin_memory else "")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _both(en: str, zh: str) -> Words:
-    return {"en": en, "zh": zh}
+    return both(f"least shared memory, {text}", f"共享内存最少，{text}")

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shardtools.bench.search.cell import Cell, Outcome
@@ -12,7 +12,7 @@ Run = Callable[[Cell], Outcome]
 Clock = Callable[[], float]
 _MARGIN = 1.2
 """A trial may take so many times as long as the ones before."""
-UNSURE = 1.3
+_UNSURE = 1.3
 """Standard errors within which a ratio may lie on either side of a line, so that more trials can tell."""
 _PRIOR_NOISE, _PRIOR_FREEDOM = 0.03, 2
 """What trials on a usual host differ by, and how many repeats that knowledge is worth."""
@@ -33,13 +33,16 @@ class Record:
     """Measures the start of a second epoch in a trial made for it; None: what the trials of the search tell of it has to do."""
     outcomes: dict[Cell, list[Outcome]] = field(default_factory=dict)
     max_trials: float = math.inf
-    """Repeats are not begun beyond it; a cell that was never tried is."""
+    """Beyond it no more are begun but those of the climb."""
     num_trials: int = 0
     """Of all kinds, those of paired blocks among them."""
     share: float = 1.0
     """Of the seconds, that may be used now."""
     began: float = field(init=False)
     _took: list[float] = field(default_factory=list)
+    _noise: float | None = None
+    _known: dict[Cell, float] | None = None
+    """Both until the next trial: the search asks hundreds of times between two."""
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -48,6 +51,7 @@ class Record:
         """Once more, for the search. Raises TimeIsUpError."""
         outcome = self.run_apart(cell)
         self.outcomes.setdefault(cell, []).append(outcome)
+        self._noise = self._known = None
         return outcome
 
     def once(self, cell: Cell) -> Outcome:
@@ -79,14 +83,6 @@ class Record:
         each = _MARGIN * statistics.mean(self._took[-5:]) if self._took else 0.0
         return self.clock() - self.began + num_trials * each <= self.share * self.seconds
 
-    def repeat(self, cells: Iterable[Cell], num_repeats: int) -> None:
-        """Until each has so many trials: in rounds, so that the hour of the day meets all of them alike."""
-        wanted = list(dict.fromkeys(cells))
-        for number in range(1, num_repeats + 1):
-            for cell in wanted if number % 2 else reversed(wanted):
-                if self.count(cell) < number and self.is_sound(cell) and self.num_trials < self.max_trials:
-                    self.run(cell)
-
     def count(self, cell: Cell) -> int:
         return len(self.outcomes.get(cell, []))
 
@@ -96,15 +92,17 @@ class Record:
 
     def rate(self, cell: Cell) -> float | None:
         """The median of its trials; None where it was not tried or did not go well every time."""
-        rates = self.rates(cell)
-        return statistics.median(rates) if rates and self.is_sound(cell) else None
+        return self.known().get(cell)
 
     def rates(self, cell: Cell) -> list[float]:
         return [outcome.rate for outcome in self.outcomes.get(cell, []) if outcome.status == "ok" and outcome.rate]
 
-    def known(self) -> dict[Cell, float]:
+    def known(self) -> Mapping[Cell, float]:
         """All cells with a rate."""
-        return {cell: rate for cell in self.outcomes if (rate := self.rate(cell)) is not None}
+        if self._known is None:
+            tried = {cell: self.rates(cell) for cell in self.outcomes if self.is_sound(cell)}
+            self._known = {cell: statistics.median(rates) for cell, rates in tried.items() if rates}
+        return self._known
 
     def median_of(self, cell: Cell, name: str) -> float | None:
         """Of a figure of its trials that went well."""
@@ -114,19 +112,36 @@ class Record:
 
     def noise(self) -> float:
         """Standard deviation of one trial, as a logarithm of its rate: of a usual host, and more and more of this one as cells repeat."""
-        logs = [[math.log(rate) for rate in self.rates(cell)] for cell in self.outcomes]
-        repeated = [values for values in logs if len(values) > 1]
-        squares = sum((len(values) - 1) * statistics.variance(values) for values in repeated)
-        freedom = sum(len(values) - 1 for values in repeated)
-        return math.sqrt((_PRIOR_FREEDOM * _PRIOR_NOISE**2 + squares) / (_PRIOR_FREEDOM + freedom))
+        if self._noise is None:
+            spreads = [_spread(self.rates(cell)) for cell in self.outcomes]
+            squares, freedom = (sum(part) for part in zip((_PRIOR_FREEDOM * _PRIOR_NOISE**2, _PRIOR_FREEDOM), *spreads, strict=True))
+            self._noise = math.sqrt(squares / freedom)
+        return self._noise
 
     def error_of(self, cell: Cell, other: Cell) -> float:
-        """Standard error of the logarithm of the ratio of two cells that were tried."""
-        return self.noise() * math.sqrt(1 / self.count(cell) + 1 / self.count(other))
+        """Standard error of the logarithm of the ratio of two cells. One that was not tried counts as tried once."""
+        return math.hypot(*(self._noise_of(one) / math.sqrt(max(1, self.count(one))) for one in (cell, other)))
 
-    def is_open(self, cell: Cell, other: Cell, line: float) -> bool:
-        """Whether trials leave it open if the rate of ``cell`` over that of ``other`` is above ``line``; False where one has no rate."""
+    def _noise_of(self, cell: Cell) -> float:
+        """Of one trial of this cell: as of all cells, and more and more of its own, since more workers than processors are less steady."""
+        squares, freedom = _spread(self.rates(cell))
+        return math.sqrt((_PRIOR_FREEDOM * self.noise() ** 2 + squares) / (_PRIOR_FREEDOM + freedom))
+
+    def is_open(self, cell: Cell, other: Cell, line: float, errors: float = _UNSURE) -> bool:
+        """Whether trials leave it open if the rate of ``cell`` over that of ``other`` is above ``line``; False where one has no rate.
+
+        ``errors``: how many standard errors from the line are no proof.
+        """
         rate, other_rate = self.rate(cell), self.rate(other)
         if rate is None or other_rate is None:
             return False
-        return abs(math.log(rate / other_rate / line)) < UNSURE * self.error_of(cell, other)
+        return abs(math.log(rate / other_rate / line)) < errors * self.error_of(cell, other)
+
+
+def _spread(rates: list[float]) -> tuple[float, int]:
+    """Squared distances of their logarithms from the mean, and of how many they are worth."""
+    if len(rates) < 2:
+        return 0.0, 0
+    logs = [math.log(rate) for rate in rates]
+    mean = math.fsum(logs) / len(logs)
+    return math.fsum((value - mean) ** 2 for value in logs), len(logs) - 1

@@ -123,7 +123,7 @@ def _loader(call: Call) -> str:
         arguments += [
             f"prefetch_factor={settings.prefetch_factor},",
             f"persistent_workers={settings.persistent_workers},",
-            f"timeout={TIMEOUT_SECONDS},  # seconds; without it a worker that is lost is waited for for ever",
+            f"timeout={TIMEOUT_SECONDS},  # seconds; without it a lost worker hangs the loop",
             "worker_init_fn=init_worker,",
         ]
         if call.start_method is not None:

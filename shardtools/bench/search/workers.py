@@ -1,17 +1,14 @@
-"""How many workers: from a guess upward by doubling, then back into the last interval."""
+"""How many workers, roughly: from a guess upward by doubling, until more bring nothing or a limit is met."""
 
 import math
 
 from shardtools.bench.search.cell import PLAIN_PREFETCH, Cell, Outcome, Space
-from shardtools.bench.search.choice import knee_of_workers, needed_share, plain_rates
 from shardtools.bench.search.record import Record
 
 GAIN = 1.05
 """Doubling the workers has to bring so much."""
 _MOST_FLAT = 2
 """Doublings that seem to bring nothing, where noise leaves it open; a look further up tells more than another trial here."""
-_FINE = 8
-"""Intervals of an eighth of W are not cut further: noise is larger than what is left to find."""
 
 
 def climb(record: Record, space: Space, pin: bool) -> str:
@@ -44,38 +41,6 @@ def workers_needed(zero: Outcome, space: Space) -> int:
         return space.cpus
     # Without workers a step is load and compute in turn, so the load alone takes 1/F - 1/G of a sample's time.
     return max(1, math.ceil(zero.device_rate / zero.rate - 1 - 1e-9))
-
-
-def refine(record: Record, space: Space, pin: bool) -> None:
-    """Bisects between the most workers that are too few and the fewest that are enough, and repeats what is close to the line.
-
-    Raises TimeIsUpError.
-    """
-    for _ in range(2 * space.max_workers.bit_length() + 4):
-        _settle(record, space, pin)
-        knee = knee_of_workers(record, pin)
-        if knee is None or knee.num_workers == 0:
-            return
-        too_few = max((cell.num_workers for cell in plain_rates(record, pin) if cell < knee), default=0)
-        width = knee.num_workers - too_few
-        if width <= max(1, knee.num_workers // _FINE) or record.num_trials >= record.max_trials:
-            return
-        middle = _plain(too_few + width // 2, pin)
-        if record.count(middle) or record.once(middle).status != "ok":
-            return
-
-
-def _settle(record: Record, space: Space, pin: bool) -> None:
-    """The knee hangs on the best cell and on those near the line: these are repeated, in turn, until they are told apart."""
-    for number in range(2, space.most_repeats + 1):
-        rates = plain_rates(record, pin)
-        best = max(rates, key=lambda cell: rates[cell], default=None)
-        if best is None:
-            return
-        near = [cell for cell in rates if cell != best and record.is_open(cell, best, needed_share(record))]
-        if not near:
-            return
-        record.repeat(sorted({best, *near}), number)
 
 
 def _gain(record: Record, fewer: Cell, more: Cell) -> tuple[float, bool]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardtools.bench.counters import host
+from shardtools.bench.devices import require_torch
 from shardtools.bench.not_measured import Unknown
 from shardtools.bench.processes.folders import private_folder
 from shardtools.bench.processes.own_process import OwnProcess
@@ -34,18 +35,26 @@ def self_test(say: Say, repeats: int = 1, only: Sequence[str] = (), seed: int = 
     """Plants every fault, or those of the cases or classes in ``only``, ``repeats`` times; ``say`` hears a line a case.
 
     Everything is made for it and removed at the end, also of an interrupt. Raises UsageError for a name that is no case, StorageError
-    where the data cannot be written.
+    where the data cannot be written, ShardtoolsError where torch cannot be imported.
     """
     cases = cases_of(tuple(only))
+    require_torch()
     began = time.monotonic()
-    outcomes = []
+    outcomes: list[Outcome] = []
     with small_files(seed=seed) as folder:
         for number in range(repeats):
             for case in cases:
-                say(f"planting {case.name}: {case.how}")
+                say(f"planting {case.name} ({len(outcomes) + 1} of {repeats * len(cases)}): {case.how}")
                 outcomes.append(run_case(case, folder, say, seed + number))
-                say(f"{case.name}: {outcomes[-1].mark} ({outcomes[-1].verdict or outcomes[-1].sentence})")
+                told = f"{outcomes[-1].mark} ({outcomes[-1].verdict or outcomes[-1].sentence})"
+                say(f"{case.name}: {told}{_to_go(time.monotonic() - began, len(outcomes), repeats * len(cases))}")
     return SelfTest(tuple(outcomes), time.monotonic() - began)
+
+
+def _to_go(seconds: float, num_done: int, num_all: int) -> str:
+    """By the cases that are done."""
+    left = (num_all - num_done) * seconds / num_done
+    return f"; about {left / 60:.0f} min to go" if left >= 90 else f"; about {left:.0f} s to go" if left else ""
 
 
 def run_case(case: Case, folder: str, say: Say, seed: int = 0) -> Outcome:

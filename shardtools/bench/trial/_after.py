@@ -11,7 +11,7 @@ from shardtools.bench.consumers import Step
 from shardtools.bench.trial._epochs import Epochs
 from shardtools.bench.trial._figures import NO_ACCELERATOR, NO_INSTRUMENTS, shares
 from shardtools.bench.trial._running import Running, trial_loader
-from shardtools.bench.trial._static import copied_step_s, pin_ms, resident_step_s
+from shardtools.bench.trial._static import copied_step_s, h2d_ceilings, pin_ms, resident_step_s
 from shardtools.bench.window import WindowFacts
 
 _SOON_SECONDS = 1.0
@@ -22,7 +22,8 @@ _NO_CONSUMER = "the consumer `none` only drains"
 
 
 def look(running: Running, facts: WindowFacts, step: Step | None, on_host: Any, on_device: Any) -> None:
-    """Fills ``startup``, ``ipc_floor_ms``, ``rates``, ``h2d_exposed_ms``, ``au``, ``shares``, ``pin_ms`` and peaks of the device.
+    """Fills ``startup``, ``ipc_floor_ms``, ``rates``, ``h2d_exposed_ms``, ``au``, ``shares``, ``pin_ms``, ``h2d_ceilings`` and
+    peaks of the device.
 
     The consumer alone comes last, when no worker takes part of a core.
     """
@@ -36,6 +37,7 @@ def look(running: Running, facts: WindowFacts, step: Step | None, on_host: Any, 
         running.reasons.add("startup.epoch2_s", "the epoch is too long to be read to its end before the next one begins")
     found["startup"] = {"iter_s": first.iter_s, "first_batch_s": first.first_batch_s, "epoch2_s": second, "teardown_s": teardown_s}
     _consumer_alone(running, facts, step, on_host, on_device)
+    _ceilings(running)
     found["shares"] = shares(found["steps"], found["h2d_exposed_ms"], facts, running.reasons)
     _device_peaks(running)
 
@@ -91,7 +93,7 @@ def _small_second_epoch_s(running: Running) -> float | None:
         return None
     num_small = 2 * max(running.spec.settings.num_workers, 1) * workload.batch_size
     kwargs = {name: value for name, value in running.side.loader_kwargs.items() if name not in ("sampler", "shuffle")}
-    small = trial_loader(running.spec, Subset(dataset, range(min(num_small, len(dataset)))), kwargs)
+    small = trial_loader(running.spec, Subset(dataset, range(min(num_small, len(dataset)))), kwargs, running.traffic)
     epochs = Epochs(small, running.device.now)
     for _ in epochs.begin()[1]:
         pass
@@ -125,6 +127,18 @@ def _consumer_alone(running: Running, facts: WindowFacts, step: Step | None, on_
         found["pin_ms"] = pin_ms(device, on_host)
     else:
         reasons.add("pin_ms", NO_ACCELERATOR if device.name != "cuda" else _NO_CONSUMER)
+
+
+def _ceilings(running: Running) -> None:
+    """What copies could reach: beside the one timeline of a side, since it takes a moment."""
+    found, device, spec = running.found, running.device, running.spec
+    found["h2d_ceilings"] = None
+    if not device.has_copies:
+        running.reasons.add("h2d_ceilings", NO_ACCELERATOR)
+    elif spec.mode != "timeline":
+        running.reasons.add("h2d_ceilings", "a trial of mode timeline probes it")
+    else:
+        found["h2d_ceilings"] = h2d_ceilings(device, found["batch"]["bytes"])
 
 
 def _device_peaks(running: Running) -> None:

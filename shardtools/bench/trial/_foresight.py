@@ -5,8 +5,8 @@ from typing import Any
 
 from shardtools.bench.counters.process import parse_stat
 from shardtools.bench.not_measured import Unknown, read_text
-from shardtools.bench.places import files_of
-from shardtools.bench.prediction import Batch, Limits, Probe, predict, refusal
+from shardtools.bench.places import stored_bytes
+from shardtools.bench.prediction import Batch, Limits, Probe, exceeded, predict, refusal
 from shardtools.bench.trial._rehearsal import Rehearsal
 from shardtools.bench.trial._running import Running, effective_settings
 
@@ -14,7 +14,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class RefusedError(Exception):
-    """The trial is not run: it would take more than there is. ``found`` has what was foreseen."""
+    """The trial is not run: it would take more than there is. ``found`` has what was foreseen, and ``exceeds``: which resource."""
 
     def __init__(self, why: str, found: dict[str, Any]) -> None:
         super().__init__(why)
@@ -41,7 +41,8 @@ class Foresight:
         running.found |= {"batch": batch.as_json(), "probe": probe.as_json(), "predicted": foreseen.as_json()}
         why = None if spec.is_forced else refusal(foreseen, self._limits)
         if why is not None:
-            raise RefusedError(why, {name: running.found[name] for name in ("batch", "probe", "predicted")})
+            foreseen_facts = {name: running.found[name] for name in ("batch", "probe", "predicted")}
+            raise RefusedError(why, {**foreseen_facts, "exceeds": exceeded(foreseen, self._limits)[0]})
 
     def give_reasons(self) -> None:
         """For what is not known."""
@@ -63,9 +64,9 @@ def _buffer_bytes(running: Running) -> int:
     workload, layout = running.spec.workload, running.spec.layout
     if layout.reader != "webdataset" or not workload.shuffle:
         return 0
-    num_samples, files = running.side.num_samples, files_of(layout.uri)
-    if not num_samples or not files:
+    num_samples, num_bytes = running.side.num_samples, stored_bytes(layout.uri)
+    if not num_samples or not num_bytes:
         raise Unknown("the mean length of a sample is not known, nor so what a shuffle buffer holds")
-    mean_bytes = sum(map(os.path.getsize, files)) / num_samples
+    mean_bytes = num_bytes / num_samples
     buffer = workload.buffer_samples(num_samples, running.spec.settings.num_workers)
     return round(min(buffer, num_samples) * mean_bytes)

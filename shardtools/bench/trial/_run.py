@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 
 from shardtools.bench.consumers import CPU_MODEL_WARNING, Step, open_step
 from shardtools.bench.devices import Device, open_device
+from shardtools.bench.places import NOT_REMOTE, is_remote
 from shardtools.bench.prediction import Batch
 from shardtools.bench.readers import open_side
 from shardtools.bench.readers.counted import Counted
 from shardtools.bench.spec import TrialSpec
 from shardtools.bench.timers import StageTimers
+from shardtools.bench.traffic import Traffic
 from shardtools.bench.trial import _after
 from shardtools.bench.trial._epochs import Epochs
 from shardtools.bench.trial._figures import NO_INSTRUMENTS, Timed, step_figures
@@ -43,14 +46,17 @@ def run(spec: TrialSpec, tell: Tell, rehearsal: Rehearsal | None = None) -> dict
     limit_threads()
     torch.set_num_threads(1)
     timers = StageTimers(spec.settings.num_workers) if spec.mode == "timeline" else None
-    side = open_side(spec.layout, spec.workload, spec.settings, timers, spec.intervention, spec.plant)
-    try:
-        loader = trial_loader(spec, side.dataset, side.loader_kwargs)
-        running = Running(spec, device, side, Epochs(loader, device.now), timers)
-        del loader
-        _measured(running, tell, Foresight(running, rehearsal))
-    finally:
-        side.close()
+    traffic = Traffic(spec.layout, spec.settings.num_workers) if is_remote(spec.layout.uri) else None
+    with nullcontext() if traffic is None else traffic.counting():
+        opened = device.now()
+        side = open_side(spec.layout, spec.workload, spec.settings, timers, spec.intervention, spec.plant)
+        try:
+            loader = trial_loader(spec, side.dataset, side.loader_kwargs, traffic)
+            running = Running(spec, device, side, Epochs(loader, device.now), timers, traffic, opened)
+            del loader
+            _measured(running, tell, Foresight(running, rehearsal))
+        finally:
+            side.close()
     return running.found | {"not_measured": [entry.as_json() for entry in running.reasons.listed()]}
 
 
@@ -105,6 +111,7 @@ def _window(running: Running, step: Step | None, batches: Any, tell: Tell) -> Wi
     stages = timers.totals() if timers is not None else None
     timers_share = timers.own_share(facts.wall_s) if timers is not None else None
     begin = moments["begin"]
+    running.found["fetched"] = _fetched(running, counted.num_given, begin + facts.wall_s)
     tell("measured", {"begin": begin, "end": begin + facts.wall_s, "gpu_uuid": _gpu_uuid(device)})
     running.found |= {"window": facts.as_json(), "throughput": facts.throughput, "step_ms": facts.step_s * 1000}
     running.found["steps"] = step_figures(Timed(spec, device, loop, marks), facts, running.reasons)
@@ -113,6 +120,14 @@ def _window(running: Running, step: Step | None, batches: Any, tell: Tell) -> Wi
         running.reasons.add("stages", NO_INSTRUMENTS)
         running.reasons.add("timers_share", NO_INSTRUMENTS)
     return facts
+
+
+def _fetched(running: Running, num_samples: int, end: float) -> dict[str, Any] | None:
+    """From the opening of the data to the end of the window."""
+    if running.traffic is None:
+        running.reasons.add("fetched", NOT_REMOTE)
+        return None
+    return running.traffic.found(num_samples, end - running.opened, running.reasons)
 
 
 def _marks(spec: TrialSpec, device: Device) -> Marks | None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
+import torch
+
 from shardtools.bench.consumers import Step
 from shardtools.bench.devices import Device
 from shardtools.bench.leaves import leaves, mapped
@@ -15,6 +17,9 @@ _WARM_STEPS = 3
 _FEWEST_STEPS = 10
 _MOST_STEPS = 2000
 _SECONDS = 0.4
+_COPY_BYTES = 64 << 20
+_QUICK_COPY_S = 0.005
+_NUM_COPIES = 5
 
 
 def kept_copy(batch: Any, device: Device) -> Any:
@@ -55,6 +60,30 @@ def _timed(device: Device, steps: Iterator[Any], num_steps: int) -> float:
         next(steps)
     device.synchronize()
     return device.now() - began
+
+
+def h2d_ceilings(device: Device, batch_bytes: int) -> dict[str, float]:
+    """``pinned_GBps`` and ``pageable_GBps``, 10^9 bytes a second: the best that copies of one tensor reach, while the host waits.
+
+    It is as large as a batch, and larger while that is quick, for small copies tell how long they take to begin.
+    """
+    pageable = torch.ones(max(1, batch_bytes), dtype=torch.uint8)
+    while pageable.numel() < _COPY_BYTES and _copy_s(device, pageable, 1) < _QUICK_COPY_S:
+        pageable = torch.ones(4 * pageable.numel(), dtype=torch.uint8)
+    kinds = {"pinned_GBps": device.pinned_copy(pageable), "pageable_GBps": pageable}
+    return {name: tensor.numel() / _copy_s(device, tensor, _NUM_COPIES) / 1e9 for name, tensor in kinds.items()}
+
+
+def _copy_s(device: Device, tensor: torch.Tensor, num_times: int) -> float:
+    """Seconds of the quickest."""
+    times = []
+    for _ in range(num_times):
+        device.synchronize()
+        began = device.now()
+        device.copied(tensor, non_blocking=False)
+        device.synchronize()
+        times.append(device.now() - began)
+    return max(1e-9, min(times))
 
 
 def pin_ms(device: Device, batch: Any, num_times: int = 5) -> float:

@@ -3,10 +3,7 @@
 import re
 import signal
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
-
-from shardtools.bench.user_faults import told
 
 Status = Literal["ok", "refused", "oom_shm", "fd", "hang", "error"]
 
@@ -87,15 +84,3 @@ def _evidence(pattern: re.Pattern[str], text: str) -> str:
 def _last(end: End) -> str:
     lines = [line.strip() for line in end.said.splitlines() if line.strip()]
     return f", and its last words were: {lines[-1][:200]}" if lines else ""
-
-
-def last_words(error: BaseException) -> str:
-    """An error in one line. torch hands on what a worker raised as a text that holds its whole traceback."""
-    sentence = told(error)
-    if sentence is not None:
-        return sentence
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    if any("Traceback" in line for line in lines):
-        named = [line for before, line in pairwise(lines) if before[0] == " " and line[0] != " "]
-        return named[-1].strip() if named else lines[-1].strip()
-    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__

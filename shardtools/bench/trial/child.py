@@ -16,7 +16,8 @@ from typing import Any
 from shardtools.bench.processes.leftovers import token_of
 from shardtools.bench.processes.lifeline import Lifeline
 from shardtools.bench.spec import TrialSpec, spec_of
-from shardtools.bench.trial._words import EXIT_CODES, RESULT_NAME, last_words
+from shardtools.bench.trial._words import EXIT_CODES, RESULT_NAME
+from shardtools.bench.user_faults import sentence_of
 from shardtools.errors import UsageError
 
 _WAITS = ("ready", "measured")
@@ -76,7 +77,7 @@ def _failed(error: BaseException) -> tuple[str, str, dict[str, Any]]:
 
     if isinstance(error, RefusedError):
         return "refused", str(error), error.found
-    return "refused" if isinstance(error, UsageError) else "error", last_words(error), {}
+    return "refused" if isinstance(error, UsageError) else "error", sentence_of(error), {}
 
 
 if __name__ == "__main__":

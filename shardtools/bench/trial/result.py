@@ -14,10 +14,11 @@ class TrialResult:
     ``found``: ``startup`` {iter_s, first_batch_s, epoch2_s, teardown_s}; ``window`` (as ``WindowFacts.as_json``); ``throughput`` in
     samples a second; ``step_ms``; ``steps`` {data_wait_ms, h2d_copy_ms, compute_ms, launch_ms, gpu_starved_ms}, each None or {mean, p50,
     p95, p99, first}; ``h2d_exposed_ms``; ``rates`` {F, G, H, L} in samples a second; ``au``; ``shares`` {wait, compute, starved, h2d};
-    ``ipc_floor_ms``; ``pin_ms``; ``stages`` and ``timers_share`` (as ``StageTimers`` has them); ``batch`` {bytes, tensors, shm_bytes,
-    pinned_bytes, samples}; ``probe`` and ``predicted`` (as ``Probe`` and ``Prediction`` have them); ``pinning``; ``device_peaks``;
-    ``start_method``; ``order``; ``limits``; ``warnings``. Of a trial that was refused for what it would take, ``batch``, ``probe`` and
-    ``predicted`` are there.
+    ``ipc_floor_ms``; ``pin_ms``; ``h2d_ceilings`` {pinned_GBps, pageable_GBps}; ``stages`` and ``timers_share`` (as ``StageTimers`` has
+    them); ``batch`` {bytes, tensors, shm_bytes, pinned_bytes, samples}; ``probe`` and ``predicted`` (as ``Probe`` and ``Prediction``
+    have them); ``pinning``; ``device_peaks``; ``start_method``; ``order``; ``limits``; ``warnings``; ``fetched`` {bytes, MBps,
+    requests, latency_ms, samples, wall_s} of data in a bucket. Of a trial that was refused for what it would take, ``batch``, ``probe``
+    and ``predicted`` are there, and ``exceeds``: ``shm``, ``fds`` or ``RAM``.
 
     ``watched``: ``wall_s``, ``counters`` and ``gpus`` of the window; ``peaks`` {shm, fd, rss, pss, pinned, gpu_memory} of the whole
     trial; ``overhead`` of the watching; ``affinity_cpus``, the fewest processors any process of the trial may use.

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardtools.build.existing.examine import Candidate
@@ -24,10 +24,13 @@ from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.formats.mds import Mds
 from shardtools.manifest import MANIFEST_NAME
+from shardtools.places import Listing, is_folder, is_here, is_there, join, place_of
 from shardtools.storage import open_storage, sentence_of
 
 _DIGITS = re.compile(r"([0-9]+)")
 
+_Entries = Callable[[str], tuple[list[str], list[str]]]
+"""Names of a folder's files and of its folders, in natural order, hidden ones left out."""
 NaturalOrder = tuple[tuple[str | int, ...], ...]
 
 
@@ -43,7 +46,7 @@ class Part:
     """One dataset among those that a folder holds."""
 
     folder: str
-    """Absolute path."""
+    """Its place."""
     dataset: Dataset
     candidates: tuple[Candidate, ...]
     """Its shards, in dataset order."""
@@ -57,10 +60,10 @@ def find_parts(uri: str) -> list[Part]:
     Folders come in natural order, hidden ones are left out. Raises UsageError where there is none, ShardtoolsError for shards that
     nothing describes and for a build that is not finished.
     """
-    root = open_storage(uri).uri
-    if not os.path.isdir(root):
-        raise UsageError(f"expected the folder of a dataset at {root}, got {'a file' if os.path.exists(root) else 'nothing of that name'}")
-    found = list(_walk(root, ()))
+    root = place_of(uri)
+    if not is_folder(root):
+        raise UsageError(f"expected the folder of a dataset at {root}, got {'a file' if is_there(root) else 'nothing of that name'}")
+    found = list(_walk(root, (), _entries if is_here(root) else _listed_entries(root)))
     if not found:
         raise UsageError(f"expected a dataset in {root} or in its folders, got none; give the folder that holds the shards")
     return found
@@ -85,15 +88,20 @@ def visible_names(uri: str) -> list[str]:
     return sorted(names, key=natural_order)
 
 
-def _walk(folder: str, above: Sequence[str]) -> Iterator[Part]:
-    real = os.path.realpath(folder)
+def real_place(place: str) -> str:
+    """The same for all names of a folder: links are followed where there are any."""
+    return os.path.realpath(place) if is_here(place) else place
+
+
+def _walk(folder: str, above: Sequence[str], entries: _Entries) -> Iterator[Part]:
+    real = real_place(folder)
     if real in above:
         raise UsageError(f"expected folders that end, got {folder}, a link to a folder above it; remove the link")
     described = _described(folder)
     if described is not None:
         yield described
         return
-    files, folders = _entries(folder)
+    files, folders = entries(folder)
     if (unknown := next(filter(is_mds_name, files), None)) is not None:
         raise ShardtoolsError(
             f"expected an {MDS_INDEX_NAME} beside the shards in {folder}, got {unknown} without one, as a killed writer leaves it; "
@@ -107,7 +115,7 @@ def _walk(folder: str, above: Sequence[str]) -> Iterator[Part]:
         notes = tuple(f"{gap} in {folder}" for _, gap in number_gaps(tars))
         yield Part(folder, dataset, tuple(Candidate(folder, shard) for shard in shards), notes)
     for name in folders:
-        yield from _walk(os.path.join(folder, name), (*above, real))
+        yield from _walk(join(folder, name), (*above, real), entries)
 
 
 def _entries(folder: str) -> tuple[list[str], list[str]]:
@@ -122,6 +130,24 @@ def _entries(folder: str) -> tuple[list[str], list[str]]:
     except OSError as error:
         raise ShardtoolsError(sentence_of("list", folder, error)) from error
     return sorted(files, key=natural_order), sorted(folders, key=natural_order)
+
+
+def _listed_entries(root: str) -> _Entries:
+    """The same of every folder in a bucket, by one look at all that lies below the root."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for name in visible_names(root):
+        folder = root
+        *parts, file = name.split("/")
+        for part in parts:
+            found.setdefault(folder, (set(), set()))[1].add(part)
+            folder = join(folder, part)
+        found.setdefault(folder, (set(), set()))[0].add(file)
+
+    def entries(folder: str) -> tuple[list[str], list[str]]:
+        files, folders = found.get(folder, ((), ()))
+        return sorted(files, key=natural_order), sorted(folders, key=natural_order)
+
+    return entries
 
 
 def _described(folder: str) -> Part | None:
@@ -164,8 +190,10 @@ def _refuse_unnamed(part: Part) -> None:
 
 def _refuse_missing_files(part: Part) -> None:
     """What is no shard but belongs to the dataset; shards are looked at one by one."""
-    for file in part.dataset.manifest.files if part.dataset.manifest is not None else ():
-        if is_safe_name(file.name) and part.dataset.storage.num_bytes(file.name) != file.num_bytes:
+    files = part.dataset.manifest.files if part.dataset.manifest is not None else ()
+    listing = Listing(part.dataset.storage, only=[file.name for file in files])
+    for file in files:
+        if is_safe_name(file.name) and listing.num_bytes(file.name) != file.num_bytes:
             raise ShardtoolsError(
                 f"expected {file.name} of {file.num_bytes:,} bytes in {part.folder}, got {'another size or none'}; "
                 f"restore it, or run shardtools index {part.folder}"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardtools.build.existing.examine import Candidate
-from shardtools.build.existing.gather import Part, find_parts
+from shardtools.build.existing.gather import Part, find_parts, real_place
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.manifest import REJECTS_NAME, FileEntry, Ledger
+from shardtools.places import Listing, below, is_below, place_of
 from shardtools.sample import Field, Reject
-from shardtools.storage import Storage, open_storage
+from shardtools.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,9 @@ class MergeInput:
         """The recipes of what made its samples; none without a manifest, and where they are what was read."""
         return () if self.part.dataset.manifest is None else self.part.dataset.manifest.transforms
 
-    def shard_bytes(self) -> list[int]:
-        """The stored length of each of its shards; 0 for one that is not there."""
-        storage = self.part.dataset.storage
-        return [storage.num_bytes(candidate.shard.name) or 0 for candidate in self.part.candidates]
+    def listing(self) -> Listing:
+        """What lies there now."""
+        return self.part.dataset.listing()
 
     def name_of(self, candidate: Candidate) -> bytes:
         """Which shard of which source this is."""
@@ -63,23 +63,29 @@ def merge_inputs(sources: Sequence[str]) -> list[MergeInput]:
     inputs: list[MergeInput] = []
     known: dict[str, str] = {}
     for number, source in enumerate(sources):
-        root = open_storage(source).uri
+        root = place_of(source)
         for part in find_parts(source):
-            real = os.path.realpath(part.folder)
+            real = real_place(part.folder)
             if real in known:
                 raise UsageError(f"expected every dataset once, got {part.folder} twice (as {known[real]} too); leave one of the two out")
             known[real] = part.folder
-            below = os.path.relpath(part.folder, root)
-            inputs.append(MergeInput(part, str(number) if below == "." else f"{number}/{below}"))
+            inputs.append(MergeInput(part, f"{number}/{below(root, part.folder)}".rstrip("/")))
     return inputs
+
+
+def sidecar_notes(inputs: Sequence[MergeInput], uri: str) -> list[str]:
+    """What to do where the inputs have files that describe shards to other readers: they name shards that are called otherwise now."""
+    manifests = [one.part.dataset.manifest for one in inputs]
+    kinds = sorted({kind for manifest in manifests if manifest is not None for kind in manifest.recipe.get("sidecars", ())})
+    return [f"the sidecars of the inputs are not merged; shardtools index {uri} --sidecars {','.join(kinds)} makes them"] if kinds else []
 
 
 def refuse_nested(sources: Sequence[str], storage: Storage) -> None:
     """Raises UsageError where the destination lies in a source, whose next merge would find it, or a source in the destination."""
-    target = os.path.realpath(storage.uri)
+    target = real_place(storage.uri)
     for source in sources:
-        root = os.path.realpath(open_storage(source).uri)
-        if os.path.commonpath([root, target]) in (root, target):
+        root = real_place(place_of(source))
+        if is_below(root, target) or is_below(target, root):
             raise UsageError(f"expected a destination apart from every source, got {storage.uri} and {source}; choose another")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardtools.build.existing.examine import Examined
-from shardtools.errors import ShardtoolsError
+from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MEMBER_ENCODINGS, ShardFormat, split_names
 from shardtools.formats.mds import Mds
 from shardtools.formats.wds import Wds
@@ -41,9 +41,7 @@ def one_schema(groups: Sequence[Group]) -> Schema:
     is_mds = _is_mds(first)
     for group in groups:
         if _is_mds(group) != is_mds:
-            raise ShardtoolsError(
-                f"expected datasets of one format, got MDS and WDS: {first.place} and {group.place}; merge each kind apart"
-            )
+            raise UsageError(f"expected datasets of one format, got MDS and WDS: {first.place} and {group.place}; merge each kind apart")
     return _mds_schema(groups) if is_mds else Schema(Wds(), _wds_fields(groups))
 
 

@@ -11,7 +11,7 @@ from shardtools.engines import Progress, Report
 from shardtools.errors import StorageError
 from shardtools.manifest import Ledger
 from shardtools.sample import Reject
-from shardtools.storage import Storage, one_sentence, open_storage
+from shardtools.storage import Storage, Stored, one_sentence, open_storage
 
 _BLOCK_BYTES = 8 << 20
 
@@ -26,6 +26,8 @@ class StageItem:
     ledger: Ledger
     """Its samples; on the first shard of a dataset, also what that dataset's ledger counts beside them."""
     rejects: tuple[Reject, ...] = ()
+    listed: Stored | None = None
+    """As its storage listed it before it was looked at; a storage that still has that very object may copy it by itself."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,23 @@ class StageShard:
     def __call__(self, item: StageItem, report: Report) -> None:
         storage = open_storage(self.destination)
         names = BuildNames(self.plan_digest)
-        temporary = names.temporary(item.partition, os.urandom(8).hex(), 0)
+        staged = names.staged(item.partition, 0)
+        version = ""
         if self.link:
-            _link(item.shard, storage, temporary)
+            _link(item.shard, storage, temporary := self._temporary(item))
+            storage.move(temporary, staged)
+        elif item.listed is not None and storage.adopt(item.shard.candidate.uri, item.listed, staged):
+            report(Progress(0, item.listed.num_bytes, 0))
+        elif storage.finishes_at_once:
+            version = _copy(item.shard, storage, staged, report)
         else:
-            _copy(item.shard, storage, temporary, report)
-        storage.move(temporary, names.staged(item.partition, 0))
+            _copy(item.shard, storage, temporary := self._temporary(item), report)
+            storage.move(temporary, staged)
         receipt = Receipt(
             partition=item.partition,
             plan_digest=self.plan_digest,
             inputs_digest=item.inputs_digest,
-            shards=(StagedShard(item.shard.facts, item.shard.field_sets),),
+            shards=(StagedShard(item.shard.facts, item.shard.field_sets, version, item.shard.candidate.shard.split),),
             ledger=item.ledger,
             rejects=item.rejects,
             oversize_keys=(),
@@ -58,8 +66,12 @@ class StageShard:
         )
         storage.put(names.receipt(item.partition), receipt.serialize())
 
+    def _temporary(self, item: StageItem) -> str:
+        return BuildNames(self.plan_digest).temporary(item.partition, os.urandom(8).hex(), 0)
 
-def _copy(shard: Examined, storage: Storage, name: str, report: Report) -> None:
+
+def _copy(shard: Examined, storage: Storage, name: str, report: Report) -> str:
+    """The version of what was written, empty where that is not known."""
     writer = storage.writer(name)
     digest = hashlib.sha256()
     try:
@@ -75,6 +87,7 @@ def _copy(shard: Examined, storage: Storage, name: str, report: Report) -> None:
     except BaseException:
         writer.abort()
         raise
+    return writer.version
 
 
 def _blocks(shard: Examined) -> Iterator[bytes]:

@@ -4,7 +4,9 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import zstandard
 
 from shardtools.build.existing.descriptions import Descriptions
 from shardtools.build.existing.examine import Candidate
@@ -14,11 +16,9 @@ from shardtools.datasets import TAR_SUFFIXES, Shard, is_mds_name, names_shards, 
 from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import MANIFEST_NAME, OFFSETS_NAME, FileEntry, Ledger, Manifest
-from shardtools.plan import Recipe, ShardLimit
+from shardtools.plan import Plan, Recipe, ShardLimit
+from shardtools.selection import Selection
 from shardtools.storage import Storage
-
-# The names this package, MDSWriter and most ShardWriters give.
-_NUMBERED = re.compile(r"(?:.*/)?(?:train-|shard\.)[0-9]{5,18}\.(?:tar|mds)(?:\.[a-z0-9]+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,19 @@ class Undescribed:
     candidates: tuple[Candidate, ...]
     has_index: bool
     """A sound ``index.json`` names them; it stays."""
+    rule: Selection = field(default_factory=Selection)
+    """By what rule they came to their splits, where the plan that is kept says so."""
+
+    def in_splits(self, storage: Storage) -> "Undescribed":
+        """The same split by split, where each has the name of one of the splits that the kept plan knows."""
+        stored = storage.get(KEPT_PLAN_NAME)
+        rule = Selection() if stored is None else _splits_of(stored)
+        order = {name: i for i, name in enumerate(rule.splits)}
+        known = [replace(one, shard=replace(one.shard, split=_named_split(one.shard.name))) for one in self.candidates]
+        if not all(one.shard.split in order for one in known):
+            return self
+        known.sort(key=lambda one: order[one.shard.split])
+        return replace(self, candidates=tuple(replace(one, shard=replace(one.shard, index=i)) for i, one in enumerate(known)), rule=rule)
 
 
 def undescribed_shards(storage: Storage) -> Undescribed:
@@ -51,18 +64,18 @@ def undescribed_shards(storage: Storage) -> Undescribed:
     if not tars and not mds and not _is_indexed(storage):
         raise UsageError(f"expected shards (.tar, .tar.gz, .tgz, .mds) in {storage.uri}, got none; give the folder that holds them")
     if tars:
-        _refuse_gaps(storage, tars, _was_packed_here(storage))
-        return Undescribed(tuple(Candidate(storage.uri, tar_shard(i, name)) for i, name in enumerate(tars)), False)
+        found = Undescribed(tuple(Candidate(storage.uri, tar_shard(i, name)) for i, name in enumerate(tars)), False).in_splits(storage)
+        _refuse_gaps(storage, tars, _was_packed_here(storage), found.rule.splits)
+        return found
     return _undescribed_mds(storage, mds)
 
 
-def undescribed_manifest(found: Descriptions, files: Sequence[FileEntry]) -> Manifest:
+def undescribed_manifest(found: Descriptions, splits: Selection, files: Sequence[FileEntry]) -> Manifest:
     """A manifest that says where it comes from: all that is known of the samples is that they are there."""
     num_samples = sum(one.facts.num_samples for one in found.examined)
-    index = found.index()
-    is_own_index = index is None or FileEntry.of(*index) in files
+    is_own_index = all(FileEntry.of(*index) in files for index in found.indices())
     source = Index(is_own_index and all(one.is_canonical for one in found.examined))
-    recipe = Recipe(source, found.format, found.fields, ShardLimit(found.limit_bytes)).as_json()
+    recipe = Recipe(source, found.format, found.fields, ShardLimit(found.limit_bytes), selection=splits).as_json()
     recipe["source"] = {**recipe["source"], "name": "index"}
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
     for one in found.examined:
@@ -84,7 +97,7 @@ def _undescribed_mds(storage: Storage, names: Sequence[str]) -> Undescribed:
     _refuse_gaps(storage, names, True)
     every = sorted({*names, *described}, key=natural_order)
     shards = [described.get(name) or mds_shard(i, name) for i, name in enumerate(every)]
-    return Undescribed(tuple(Candidate(storage.uri, shard) for shard in shards), False)
+    return Undescribed(tuple(Candidate(storage.uri, shard) for shard in shards), False).in_splits(storage)
 
 
 def _indexed(storage: Storage) -> tuple[dict[str, Shard], bool]:
@@ -121,8 +134,23 @@ def _refuse_two_forms(storage: Storage, names: Sequence[str]) -> None:
             )
 
 
-def _refuse_gaps(storage: Storage, names: Sequence[str], from_zero: bool) -> None:
-    for _, gap in number_gaps(filter(_NUMBERED.fullmatch, names), True, from_zero):
+def _splits_of(stored_plan: bytes) -> Selection:
+    try:
+        return Plan.split_rule_of(stored_plan)
+    except (zstandard.ZstdError, LookupError, TypeError, ValueError):
+        return Selection()  # it is no part of the dataset, and may be anything
+
+
+def _named_split(name: str) -> str:
+    folder, _, base = name.rpartition("/")
+    return folder or base.rpartition("-")[0]
+
+
+def _refuse_gaps(storage: Storage, names: Sequence[str], from_zero: bool, splits: Sequence[str] = ()) -> None:
+    # The names this package, MDSWriter and most ShardWriters give.
+    heads = "|".join([r"shard\.", *(f"{split}-" for split in splits or ["train"])])
+    numbered = re.compile(rf"(?:.*/)?(?:{heads})[0-9]{{5,18}}\.(?:tar|mds)(?:\.[a-z0-9]+)?", re.DOTALL)
+    for _, gap in number_gaps(filter(numbered.fullmatch, names), True, from_zero):
         raise ShardtoolsError(f"{gap}; restore it in {storage.uri}, or renumber the others if there never was one")
 
 

@@ -1,17 +1,20 @@
 """Level 6: that the dataset is its source, nothing lost, nothing doubled, nothing changed, nothing added.
 
 What is given as source is either what the manifest's recipe was run on, or another dataset. A folder is a dataset where a
-manifest or an MDS index says so; tars alone are one unless the recipe itself packed tar files.
+manifest or an MDS index says so; tars alone are one unless the recipe itself packed tar files. Where the recipe read shards,
+a dataset of their format is its source, and one of the other format is another dataset.
 """
 
 import json
 import os
 from collections.abc import Sequence
 
+from shardtools import plugins
 from shardtools.datasets import TAR_SUFFIXES, Dataset, is_mds_name, is_pattern, is_shard_name, open_dataset
-from shardtools.errors import UsageError
+from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MDS_INDEX_NAME
 from shardtools.manifest import MANIFEST_NAME, Manifest
+from shardtools.places import is_file, is_folder, is_there, place_of
 from shardtools.sources import first_files, resolve_inputs
 from shardtools.storage import open_storage
 from shardtools.verify.against._dataset import against_dataset
@@ -56,10 +59,14 @@ def refuse_sources(dataset: Dataset, sources: tuple[str, ...]) -> None:
 
 def _names_dataset(word: str, manifest: Manifest | None) -> bool:
     """Whether a word names a dataset, and not input for the recipe."""
+    converted = None if manifest is None else _converted_format(manifest)
+    if converted is not None:
+        return _format_name(word) not in (converted, None)
     packs_tars = manifest is not None and _packs_tars(manifest)
-    if not os.path.isdir(word):
-        # A pattern of shards, or a single one.
-        return (is_mds_name if packs_tars else is_shard_name)(word) if os.path.exists(word) else is_pattern(word)
+    if is_pattern(word) and not is_there(word):
+        return True
+    if not is_folder(place_of(word)):
+        return (is_mds_name if packs_tars else is_shard_name)(word) and is_file(place_of(word))
     storage = open_storage(word)
     if storage.num_bytes(MANIFEST_NAME) is not None or _names_shards(storage.get(MDS_INDEX_NAME)):
         return True
@@ -77,6 +84,21 @@ def _names_shards(text: bytes | None) -> bool:
 def _holds_shards_only(folder: str) -> bool:
     paths: Sequence[bytes] = [path for given in resolve_inputs([folder]) for path in first_files(given, _PEEKED_FILES)]
     return bool(paths) and all(is_shard_name(os.fsdecode(path).lower()) for path in paths)
+
+
+def _converted_format(manifest: Manifest) -> str | None:
+    """The format of the shards that the recipe read; None where it read no shards."""
+    source = manifest.recipe.get("source")
+    name = source.get("name") if isinstance(source, dict) else None
+    return name if name in plugins.names("formats") else None
+
+
+def _format_name(word: str) -> str | None:
+    """Of the dataset that a word names; None where it names none."""
+    try:
+        return open_dataset(word).format_name
+    except ShardtoolsError:
+        return None
 
 
 def _packs_tars(manifest: Manifest) -> bool:

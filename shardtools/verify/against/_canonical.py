@@ -19,6 +19,8 @@ _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 3
 _NUMBERS = frozenset(["int", *_INTEGERS, *FLOATS, "str_int", "str_float", "str_decimal"])
 # orjson reads whole numbers outside 64 bits as floats; json keeps every digit.
 _LONG_NUMBER = re.compile(rb"\d{19}")
+_CONSTANT = "\0"
+"""Names what is no number to JSON, as ``NaN``."""
 
 Form = tuple[bytes, bytes | memoryview]
 """What a value is (``b`` bytes, ``n`` a number, ``j`` JSON, ``a`` an array), and the bytes of its one form."""
@@ -63,6 +65,8 @@ def canonical_number(value: Any, narrowest: str | None) -> Form:
     """A number, a truth value, or decimal text; ``narrowest`` is the float type that one of the sides rounds to."""
     if isinstance(value, bytes | str):
         value = _number_in(value)
+    if isinstance(value, dict) and len(value) == 1 and _CONSTANT in value:
+        value = float(value[_CONSTANT])
     if not isinstance(value, int | float | Decimal):
         raise ValueError(f"expected a number, got {type(value).__name__}")
     if narrowest is not None:
@@ -99,4 +103,4 @@ def _number_in(text: bytes | str) -> Any:
 
 def _constant(name: str) -> Any:
     # As a value that no document holds: orjson would write NaN as null.
-    return {"\0": name}
+    return {_CONSTANT: name}

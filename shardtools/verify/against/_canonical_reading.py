@@ -9,11 +9,13 @@ import xxhash
 
 from shardtools.datasets import Dataset, Shard
 from shardtools.formats import StoredSample
+from shardtools.npy import array_of_npy
 from shardtools.sample import Field
 from shardtools.verify.against._canonical import ABSENT, Form, canonical_json, json_value
-from shardtools.verify.against._fields import RECORD_FIELD, Mapped, Rule
+from shardtools.verify.against._fields import RECORD_FIELD, Rule
 from shardtools.verify.against._samples import Value, shown_value
 from shardtools.verify.against._stored import Content
+from shardtools.verify.against._views import Mapped
 
 _BY_NAME = itemgetter(0)
 
@@ -73,7 +75,7 @@ class _Forms:
         self._shard = shard
         self._key_name = None if shard.is_keyless else shard.format.key_name
         self._rules: dict[str, tuple[str, Rule | None, Field]] = {}
-        self._member_rules: dict[str, Rule] = {}
+        self._member_rules: dict[str, Rule | None] = {}
 
     def __call__(self, sample: StoredSample) -> Iterator[_Formed]:
         for own_name, stored in sample.values.items():
@@ -101,20 +103,21 @@ class _Forms:
             if rule.kind == "bytes":
                 return b"b", stored
             data = bytes(stored)
+            if rule.kind == "array" and field.encoding == "bytes":
+                return rule.form(array_of_npy(data))
             is_json = "json" in (field.encoding, rule.kind)
             return rule.form(json_value(data) if is_json else self._shard.format.decode(field, data))
         except (ValueError, ArithmeticError, TypeError):
             return b"b", stored
 
     def _members(self, record: dict[str, Any]) -> Iterator[_Formed]:
-        other = self._mapped.other
+        rules = self._member_rules
         for name, value in record.items():
-            if name == other.key_name and name not in other.encodings:
-                continue
-            rule = self._member_rules.get(name)
-            if rule is None:
-                rule = self._member_rules[name] = self._mapped.member_rule(name)
-            yield _Formed(name, _member_form(rule, value), canonical_json(value)[1], value)
+            if name not in rules:
+                rules[name] = self._mapped.member_rule(name)
+            rule = rules[name]
+            if rule is not None:
+                yield _Formed(name, _member_form(rule, value), canonical_json(value)[1], value)
 
 
 def _member_form(rule: Rule, value: Any) -> Form:

@@ -10,12 +10,12 @@ from shardtools.engines import Engine
 from shardtools.units import plural
 from shardtools.verify.against._canonical_reading import Canonical
 from shardtools.verify.against._compare import RECORD_BYTES, compare
-from shardtools.verify.against._fields import mapped
 from shardtools.verify.against._report import report
 from shardtools.verify.against._run import live_engine, results, run_each
 from shardtools.verify.against._samples import Found
 from shardtools.verify.against._stored import DigestSamples, FindStored, Reading, ShardRecords
 from shardtools.verify.against._unread import Unread, withheld
+from shardtools.verify.against._views import mapped
 from shardtools.verify.findings import Findings
 from shardtools.verify.stored import Proof, Stored
 
@@ -67,6 +67,8 @@ def against_dataset(stored: Stored, other: Dataset, workers: int | None, finding
         source.close()
         table.close()
     proof = _proof(other, stored, has_keys, findings.num_added == before)
+    paths = sorted(ours.own.left_out | theirs.own.left_out)
+    not_compared += (f"the paths in {', '.join(paths)}, in whose place MDS has the files",) if paths else ()
     return Proof(proof.proved, (*not_compared, *proof.not_proved))
 
 
@@ -74,6 +76,8 @@ def _proof(other: Dataset, stored: Stored, has_keys: bool, is_proved: bool) -> P
     not_proved: tuple[str, ...] = ("whether both datasets have their samples in the same order",)
     if not has_keys:
         not_proved += ("which sample has which key, since one of the two stores no keys: samples were told by their content",)
+    if any(shard.split for shard in (*other.shards, *stored.dataset.shards)):
+        not_proved += ("whether each sample is in the same split of both",)
     if other.format_name != stored.dataset.format_name:
         not_proved += ("whether what is empty in MDS was empty or absent, which its columns cannot tell",)
     if not is_proved:

@@ -1,18 +1,20 @@
-"""Which field of one dataset is which of the other, and the rule by which their values are compared."""
+"""The fields of one dataset as they are stored and as they were made, and the rule by which values of two datasets are compared."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from shardtools import plugins
 from shardtools.datasets import Dataset
-from shardtools.errors import ShardtoolsError
+from shardtools.errors import ShardtoolsError, UsageError
 from shardtools.formats import MEMBER_ENCODINGS
+from shardtools.sources.wds import ColumnMember, kept_columns
+from shardtools.transforms.embed import Embed
 from shardtools.verify.against._canonical import ABSENT, FLOATS, Form, canonical_array, canonical_json, canonical_number, kind_of
 
 RECORD_FIELD = "json"
-"""The WDS member that holds a whole record; MDS has a column for each of its members."""
-_PATH_FIELD = "path"
+"""The member that holds a whole record, or all columns that are no members of their own."""
 _PEEKED_SAMPLES = 100
 
 
@@ -26,6 +28,12 @@ class Schema:
     key_name: str | None
     is_open: bool = False
     """There may be other fields, whose extension says what they hold."""
+    columns: tuple[ColumnMember, ...] | None = None
+    """Of which tar members were made, where the manifest says so."""
+    media: Mapping[str, str] = field(default_factory=dict)
+    """The column that each member of an embedded file is in MDS."""
+    media_paths: frozenset[str] = frozenset()
+    """The fields of records that pointed at them, in whose place MDS has those columns."""
 
     def encoding(self, name: str) -> str | None:
         """None for a field that no sample has."""
@@ -43,10 +51,21 @@ def schema_of(dataset: Dataset) -> Schema:
     key_names = {shard.format.key_name for shard in dataset.shards if not shard.is_keyless}
     key_name = next(iter(key_names), None)
     encodings = {known.name: known.encoding for known in dataset.fields if known.name != key_name}
-    is_open = dataset.format_name == "wds" and not encodings
+    if dataset.format_name != "wds":
+        return Schema(dataset.format_name, encodings, key_name)
+    is_open = not encodings
     if is_open:
         encodings = {name: member_encoding(name) for name in _first_names(dataset)}
-    return Schema(dataset.format_name, encodings, key_name, is_open)
+    embedded = _embedded(dataset)
+    return Schema(
+        "wds",
+        encodings,
+        key_name,
+        is_open,
+        kept_columns(dataset),
+        {} if embedded is None else embedded.columns_of_members(),
+        frozenset() if embedded is None else frozenset(embedded.extras),
+    )
 
 
 def _first_names(dataset: Dataset) -> Iterator[str]:
@@ -55,6 +74,16 @@ def _first_names(dataset: Dataset) -> Iterator[str]:
             yield from sample.values
     except ShardtoolsError:
         return  # the comparison itself will say that it cannot be read
+
+
+def _embedded(dataset: Dataset) -> Embed | None:
+    """What ``--embed`` took in; a recipe of another kind has nothing of it."""
+    steps = [] if dataset.manifest is None else dataset.manifest.recipe.get("steps", [])
+    try:
+        found = [plugins.restored("transforms", one) for one in steps if one["name"] == "embed"]
+    except (UsageError, LookupError, TypeError):
+        return None
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)
@@ -82,7 +111,7 @@ class Rule:
 
 
 def rule_of(ours: str | None, theirs: str | None) -> Rule:
-    """The rule for a field with these encodings; None where a side does not have the field."""
+    """The rule for a field with these encodings; None where a side does not say."""
     known = [encoding for encoding in (ours, theirs) if encoding is not None]
     kinds = [kind_of(encoding) for encoding in known]
     if "array" in kinds:
@@ -95,65 +124,7 @@ def rule_of(ours: str | None, theirs: str | None) -> Rule:
     return Rule("json" if set(kinds) == {"json"} else "bytes")
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """How the samples of one side become fields that compare with those of the other."""
-
-    own: Schema
-    other: Schema
-    renames: Mapping[str, str] = field(default_factory=dict)
-    """What some of its fields are called on the other side."""
-    has_records: bool = False
-    """The member ``json`` is a record, whose members are the fields."""
-    meets_records: bool = False
-    """The other side has such records."""
-
-    @property
-    def drops_absent(self) -> bool:
-        """MDS has every column in every row, so it cannot tell what is empty from what is absent."""
-        return self.own.format_name != self.other.format_name
-
-    def name(self, own_name: str) -> str:
-        return self.renames.get(own_name, own_name)
-
-    def rule(self, own_name: str) -> Rule | None:
-        """None where the stored bytes are compared as they are."""
-        # The extensions of tar members say nothing of a record's members.
-        theirs = None if self.meets_records else self.other.encoding(self.name(own_name))
-        ours = self.own.encoding(own_name)
-        if not self.drops_absent and (ours == theirs or ours is None or theirs is None):
-            return None
-        return rule_of(ours, theirs)
-
-    def member_rule(self, name: str) -> Rule:
-        """For a member of a record: what the other side's column demands."""
-        encoding = self.other.encoding(name)
-        return Rule("json") if encoding is None else rule_of(encoding, None)
-
-
-def mapped(ours: Dataset, theirs: Dataset) -> tuple[Mapped, Mapped]:
-    """Both sides, each as seen from the other."""
-    a, b = schema_of(ours), schema_of(theirs)
-    aliases = _aliases(ours) | _aliases(theirs)
-    return _mapped(a, b, aliases), _mapped(b, a, aliases)
-
-
-def _mapped(own: Schema, other: Schema, aliases: Mapping[str, str]) -> Mapped:
-    renames = {
-        name: aliases[name]
-        for name in own.encodings
-        if name in aliases and aliases[name] in other.encodings and name not in other.encodings
-    }
-    return Mapped(own, other, renames, _has_records(own, other), _has_records(other, own))
-
-
-def _has_records(own: Schema, other: Schema) -> bool:
-    """Whether tar members ``json`` hold what the other side has as columns."""
-    members, columns = ({name for name in side.encodings if name != _PATH_FIELD} for side in (own, other))
-    return own.format_name == "wds" and other.format_name == "mds" and members == {RECORD_FIELD} and columns != {RECORD_FIELD}
-
-
-def _aliases(dataset: Dataset) -> dict[str, str]:
+def aliases_of(dataset: Dataset) -> dict[str, str]:
     """The field each file extension counts as, where the dataset was packed from files: tar members keep their extension."""
     try:
         rules = dataset.manifest.recipe["source"]["layout"]["rules"] if dataset.manifest is not None else []

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import zstandard
 
 from shardtools import plugins
+from shardtools.build.first_look import FirstLook
 from shardtools.build.order import detect_source
+from shardtools.build.planning import PlannedBuild
 from shardtools.build.receipts import KEPT_PLAN_NAME
+from shardtools.build.shrinking import surveyed
+from shardtools.build.step_order import restored_steps
 from shardtools.build.token_order import request_for, restored_transforms
 from shardtools.datasets import Dataset
 from shardtools.engines import Engine
@@ -17,7 +21,10 @@ from shardtools.errors import UsageError
 from shardtools.manifest import Manifest
 from shardtools.plan import Plan, Recipe, ShardLimit, plan_digest
 from shardtools.sample import Field
+from shardtools.selection import Selection
 from shardtools.sources import Input, SurveyRequest, resolve_inputs
+from shardtools.units import printable
+from shardtools.verify.options import VerifyOptions
 
 # Decided by the library at hand, no wish of the recipe: shards are compared uncompressed.
 _NO_CHANGE = ("format.zstd_version ",)
@@ -26,26 +33,16 @@ _READ_ENCODINGS = {"text": "str", "messages": "json"}
 """Of the column that becomes tokens; that of files is bytes."""
 
 
-@dataclass(frozen=True)
-class Rescan:
-    """The source as it is now, cut as the recipe cuts it."""
-
-    plan: Plan
-    """Its digest is comparable with the manifest's, whatever library compresses today."""
-    roots: tuple[str, ...]
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.plan.recipe
-
-
-def restored_recipe(manifest: Manifest, tokenizer: str | None = None) -> Recipe:
+def restored_recipe(manifest: Manifest, tokenizer: str | None = None, media_root: str | None = None) -> Recipe:
     """The recipe with its settled source. Raises UsageError where the manifest holds none that this version can replay.
 
-    ``tokenizer`` is where the tokenizer of a dataset of tokens lies, which the recipe names by its digest alone.
+    ``tokenizer`` is where the tokenizer of a dataset of tokens lies, which the recipe names by its digest alone, ``media_root``
+    where media that records point at lie, if not in the source.
     """
     plain = manifest.recipe
+    _refuse_made_of_datasets(plain.get("source"))
     transforms = restored_transforms(plain.get("transforms", ()), tokenizer)
+    steps = restored_steps(plain.get("steps", ()), media_root)
     try:
         return Recipe(
             source=plugins.restored("sources", plain["source"]),
@@ -55,6 +52,8 @@ def restored_recipe(manifest: Manifest, tokenizer: str | None = None) -> Recipe:
             shuffle_seed=plain["shuffle_seed"],
             sidecars=tuple(plain.get("sidecars", ())),
             transforms=transforms,
+            steps=steps,
+            selection=Selection.from_json(plain.get("selection", {})),
         )
     except (UsageError, LookupError, TypeError) as error:
         raise UsageError(
@@ -63,12 +62,21 @@ def restored_recipe(manifest: Manifest, tokenizer: str | None = None) -> Recipe:
         ) from None
 
 
-def rescan(manifest: Manifest, sources: Sequence[str], tokenizer: str | None, engine: Engine) -> Rescan:
+def _refuse_made_of_datasets(source: Any) -> None:
+    name = source.get("name") if isinstance(source, dict) else None
+    if isinstance(name, str) and name not in plugins.names("sources"):
+        raise UsageError(
+            f"expected a dataset that was packed from a source, got one that {printable(name)} made of shards that were there; "
+            "verify each of its parts against its source, or give another dataset to compare with"
+        )
+
+
+def rescan(manifest: Manifest, sources: Sequence[str], options: VerifyOptions, engine: Engine) -> PlannedBuild:
     """Plan the sources again as the manifest's recipe says, every automatic choice as it was.
 
     Raises UsageError for sources of another kind than the recipe's, DuplicateKeyError where two samples have one key by now.
     """
-    recipe = restored_recipe(manifest, tokenizer)
+    recipe = restored_recipe(manifest, options.tokenizer, options.media_root)
     inputs = resolve_inputs(sources)
 
     def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -76,16 +84,19 @@ def rescan(manifest: Manifest, sources: Sequence[str], tokenizer: str | None, en
         engine.run(function, items, lambda _: None, results.append)
         return results
 
-    request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread, settled=recipe.fields)
+    look = FirstLook(recipe.steps, tuple(given.root for given in inputs))
+    request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread, settled=look.given(recipe.fields))
+    request = look.of(request, recipe.selection.extras)
     if recipe.transforms:
         encode = recipe.transforms[0]
         read = Field(encode.column, _READ_ENCODINGS.get(encode.column, "bytes"))
         request = request_for(encode, replace(request, settled=(read,)))
-    partitions = recipe.source.survey(request).partitions
-    plan = Plan(recipe, partitions, plan_digest(manifest.recipe, partitions))
+    survey = surveyed(recipe.source, request, look)
+    # Its digest is comparable with the manifest's, whatever library compresses today.
+    plan = Plan(recipe, survey.partitions, plan_digest(manifest.recipe, survey.partitions))
     if plan.digest != manifest.plan_digest:
         _refuse_other_kind(recipe.source, inputs)
-    return Rescan(plan, tuple(given.root for given in inputs))
+    return PlannedBuild(plan, survey, look.roots)
 
 
 def _refuse_other_kind(source: Any, inputs: Sequence[Input]) -> None:
@@ -101,7 +112,7 @@ def _refuse_other_kind(source: Any, inputs: Sequence[Input]) -> None:
         )
 
 
-def changes(dataset: Dataset, manifest: Manifest, scanned: Rescan) -> str | None:
+def changes(dataset: Dataset, manifest: Manifest, scanned: PlannedBuild) -> str | None:
     """How the source differs from the one that was packed, as far as names and sizes tell; None where it does not."""
     plan = scanned.plan
     if plan.digest == manifest.plan_digest:

@@ -3,20 +3,24 @@
 import io
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import xxhash
 
-from shardtools.build.reading import Reading
-from shardtools.duplicates import key_digest
+from shardtools.build.reading import Selected
+from shardtools.build.stages.layout import OrderWords
+from shardtools.build.stages.routed import Routed
+from shardtools.duplicates import DIGEST_BYTES, key_digest
 from shardtools.engines import Report
 from shardtools.formats import Chunk
 from shardtools.manifest import Ledger
-from shardtools.plan import Partition, Recipe
+from shardtools.plan import Recipe
 from shardtools.sample import Batch, Field, Reject
-from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, shown_value
+from shardtools.verify.against._order import place_records, spread
+from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, in_split, shown_value
 
 
 class ShardDigest(NamedTuple):
@@ -31,22 +35,34 @@ class Replayed:
     """What one partition came to."""
 
     partition: int
-    shards: tuple[ShardDigest, ...]
-    """Those the partition is cut into, in order."""
+    num_samples: int
     ledger: Ledger
+    shards: tuple[ShardDigest, ...] = ()
+    """Those the partition is cut into, in order; none where its samples are scattered."""
     records: bytes = b""
     """Key and content digest of each sample, where they were asked for."""
-
-    @property
-    def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self.shards)
+    places: tuple[bytes, ...] = ()
+    """Of each split, the records that say in which order its samples are; empty where that is the order they are read in."""
 
 
 class PartShards(NamedTuple):
     """A partition, and those of its shards, by their order in it, that are of no interest."""
 
-    partition: Partition
+    item: Selected
     left_out: frozenset[int] = frozenset()
+
+
+@dataclass
+class RejectCounts:
+    """A sink that keeps nothing."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, reject: Reject) -> None:
+        self.counts[reject.reason] += 1
+
+    def by_reason(self) -> Counter[str]:
+        return self.counts.copy()
 
 
 @dataclass(frozen=True)
@@ -56,13 +72,13 @@ class Replay:
     recipe: Recipe
     roots: tuple[str, ...]
 
-    def reading(self, partition: Partition, reject: Callable[[Reject], None]) -> Reading:
-        return Reading(self.recipe, self.roots, partition, reject)
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Their names; the empty one alone where there are none."""
+        return self.recipe.selection.splits or ("",)
 
-    def chunks(self, reading: Reading, reject: Callable[[Reject], None]) -> Iterator[tuple[Batch, Chunk]]:
-        encoder = self.recipe.format.encoder(self.recipe.fields, self.recipe.limit.num_bytes)
-        for batch in reading.batches():
-            yield batch, encoder.encode(batch, reject)
+    def routed(self, item: Selected) -> Routed:
+        return Routed(self.recipe, self.roots, item, RejectCounts())
 
     def cuts(self) -> "_Cuts":
         encoder = self.recipe.format.encoder(self.recipe.fields, self.recipe.limit.num_bytes)
@@ -103,17 +119,12 @@ class ReplayShards:
     records: "RecordOf | None" = None
 
     def __call__(self, item: PartShards, report: Report) -> Replayed:
-        rejects: Counter[str] = Counter()
-
-        def reject(found: Reject) -> None:
-            rejects[found.reason] += 1
-
-        reading = self.replay.reading(item.partition, reject)
+        routed = self.replay.routed(item.item)
         digests: list[Any] = []
         counts: list[int] = []
         records: list[bytes] = []
         cuts = self.replay.cuts()
-        for _, chunk in self.replay.chunks(reading, reject):
+        for _, chunk, _ in routed.chunks():
             for shard, begin, end in cuts.runs(chunk):
                 if shard == len(digests):
                     digests.append(xxhash.xxh3_128())
@@ -125,7 +136,36 @@ class ReplayShards:
                 if self.records is not None and shard not in item.left_out:
                     records += (self.records(chunk, i) for i in range(begin, end))
         shards = tuple(ShardDigest(count, digest.digest()) for count, digest in zip(counts, digests, strict=True))
-        return Replayed(item.partition.index, shards, reading.ledger(sum(counts), rejects), b"".join(records))
+        return Replayed(item.item.index, sum(counts), routed.ledger, shards, b"".join(records))
+
+
+@dataclass(frozen=True)
+class ReplaySamples:
+    """Digests each sample of a partition whose samples are scattered, with the place it has in its split."""
+
+    replay: Replay
+    records: "RecordOf"
+    num_partitions: int
+    is_permuted: bool
+    """Whether random words order the samples, and not partitions and rows alone."""
+
+    def __call__(self, item: PartShards, report: Report) -> Replayed:
+        recipe, index = self.replay.recipe, item.item.index
+        routed, splits = self.replay.routed(item.item), self.replay.splits
+        words = OrderWords(recipe.shuffle_seed if self.is_permuted else None, index)
+        records: list[bytes] = []
+        places: list[list[bytes]] = [[] for _ in splits]
+        num_samples = 0
+        for _, chunk, numbers in routed.chunks():
+            count = len(chunk.keys)
+            found = [self.records(chunk, i, splits[number]) for i, number in enumerate(numbers.tolist())]
+            records += found
+            taken = words.take(count) if self.is_permuted else np.full(count, spread(index, self.num_partitions), np.uint64)
+            placed = place_records(taken, index, num_samples, b"".join(found))
+            for number in np.unique(numbers).tolist():
+                places[number].append(placed[numbers == number].tobytes())
+            num_samples += count
+        return Replayed(index, num_samples, routed.ledger, records=b"".join(records), places=tuple(map(b"".join, places)))
 
 
 @dataclass(frozen=True)
@@ -134,18 +174,19 @@ class RecordOf:
 
     has_keys: bool
 
-    def __call__(self, chunk: Chunk, i: int) -> bytes:
-        content = self.content(chunk, i)
-        return self.key(chunk, i, content) + content
+    def __call__(self, chunk: Chunk, i: int, split: str = "") -> bytes:
+        content = self.content(chunk, i, split)
+        return (key_digest(chunk.keys[i]) if self.has_keys else content) + content
 
-    def key(self, chunk: Chunk, i: int, content: bytes | None = None) -> bytes:
-        return key_digest(chunk.keys[i]) if self.has_keys else content or self.content(chunk, i)
+    def key(self, chunk: Chunk, i: int, split: str) -> bytes:
+        """The first half."""
+        return key_digest(chunk.keys[i]) if self.has_keys else self.content(chunk, i, split)
 
-    def content(self, chunk: Chunk, i: int) -> bytes:
+    def content(self, chunk: Chunk, i: int, split: str) -> bytes:
         hasher = xxhash.xxh3_128()
         for piece in _pieces(chunk, i):
             hasher.update(piece)
-        return hasher.digest()
+        return in_split(hasher.digest(), split)
 
 
 @dataclass(frozen=True)
@@ -156,27 +197,23 @@ class FindReplayed:
     wanted: frozenset[bytes]
     record_of: RecordOf
 
-    def __call__(self, item: Partition, report: Report) -> list[Found]:
+    def __call__(self, item: Selected, report: Report) -> list[Found]:
         found: list[Found] = []
         counts: Counter[bytes] = Counter()
-        reading = self.replay.reading(item, _ignore)
-        for batch, chunk in self.replay.chunks(reading, _ignore):
-            for i in range(len(chunk.keys)):
-                digest = self.record_of.key(chunk, i)
+        splits = self.replay.splits
+        for batch, chunk, numbers in self.replay.routed(item).chunks():
+            for i, number in enumerate(numbers.tolist()):
+                digest = self.record_of.key(chunk, i, splits[number])
                 if digest in self.wanted and counts[digest] < MOST_OF_A_KEY:
                     counts[digest] += 1
-                    found.append(self._found(batch, chunk, i, digest))
+                    found.append(self._found(batch, chunk, i, splits[number]))
         return found
 
-    def _found(self, batch: Batch, chunk: Chunk, i: int, digest: bytes) -> Found:
-        key = chunk.keys[i]
-        # Rejects leave the batch longer than the chunk.
-        where = batch.where(batch.keys.index(key))
-        return Found(digest, self.record_of.content(chunk, i), key.decode(), _values(self.replay.recipe, chunk, i), where)
-
-
-def _ignore(_: Reject) -> None:
-    """Rejects were counted when the partition was digested."""
+    def _found(self, batch: Batch, chunk: Chunk, i: int, split: str) -> Found:
+        key, record = chunk.keys[i], self.record_of(chunk, i, split)
+        where = batch.where(chunk.index_in_batch(i))
+        values = _values(self.replay.recipe, chunk, i)
+        return Found(record[:DIGEST_BYTES], record[DIGEST_BYTES:], key.decode(), values, where, split=split)
 
 
 def _pieces(chunk: Chunk, i: int) -> list[bytes]:
@@ -206,8 +243,6 @@ class _Memory:
     def write(self, data: bytes) -> None:
         self.data.write(data)
 
-    def finish(self) -> None:
-        """Nothing is left to do."""
+    def finish(self) -> None: ...
 
-    def abort(self) -> None:
-        """Nothing is left behind."""
+    def abort(self) -> None: ...

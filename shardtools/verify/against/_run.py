@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shardtools.engines import Engine, Report, Task
-from shardtools.engines.processes import Processes, num_cores
+from shardtools.engines import Engine, Report, Task, num_cores
+from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 
 # Starting worker processes takes longer than comparing this much.

@@ -31,6 +31,11 @@ class Value(NamedTuple):
         return cls(xxhash.xxh3_128_digest(stored) if digest is None else digest, len(stored), stored[:_HEAD_BYTES], shown)
 
 
+def in_split(content: bytes, split: str) -> bytes:
+    """The digest of a sample's content together with the split it is in; without splits that of its content alone."""
+    return content if not split else xxhash.xxh3_128_digest(content + split.encode())
+
+
 @dataclass(frozen=True)
 class Found:
     """One sample that is to be named."""
@@ -44,6 +49,7 @@ class Found:
     """The place in the source, for people."""
     shard: str | None = None
     offset: int | None = None
+    split: str = ""
 
 
 _SHOWN_FIELDS = 3
@@ -53,6 +59,8 @@ def difference(expected: Found, got: Found) -> str:
     """Which fields differ and how, as ``expected ..., got ...``."""
     names = [*expected.values, *(name for name in got.values if name not in expected.values)]
     differing = [name for name in names if not _same(expected.values.get(name), got.values.get(name))]
+    if expected.split != got.split:
+        return f"expected it in the split {expected.split}, got it in {got.split or 'none'}"
     if not differing:
         return "expected the bytes that the recipe makes, got the same values in other bytes"
     shown = [f"field {name!r}: {_how(expected.values.get(name), got.values.get(name))}" for name in differing[:_SHOWN_FIELDS]]

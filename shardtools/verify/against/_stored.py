@@ -16,7 +16,7 @@ from shardtools.manifest import OFFSETS_NAME
 from shardtools.plan import Recipe
 from shardtools.verify._offsets import OFFSET_BYTES, offset_places
 from shardtools.verify.against._replay import ShardDigest
-from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, shown_value
+from shardtools.verify.against._samples import MOST_OF_A_KEY, Found, Value, in_split, shown_value
 from shardtools.verify.stored import Stored, digest_of
 
 Content = Callable[[memoryview, StoredSample], bytes]
@@ -35,7 +35,7 @@ class Reading(Protocol):
 
 @dataclass(frozen=True)
 class AsStored:
-    """The bytes that pack would write for the sample, headers and padding included."""
+    """The bytes that pack would write for the sample, headers and padding included, and the split it is in."""
 
     recipe: Recipe
 
@@ -49,8 +49,7 @@ class AsStored:
             lengths = list(map(len, sample.values.values()))
             key_bytes = 0 if key_name is None else len(sample.values.get(key_name, b""))
             num_bytes = encoder.planned_cost(key_bytes, list(sample.values), lengths) - table_bytes
-            digest: bytes = xxhash.xxh3_128_digest(raw[sample.offset : sample.offset + num_bytes])
-            return digest
+            return in_split(xxhash.xxh3_128_digest(raw[sample.offset : sample.offset + num_bytes]), shard.split)
 
         return content
 
@@ -153,7 +152,7 @@ class FindStored:
             if digest in self.wanted and counts[digest] < MOST_OF_A_KEY:
                 counts[digest] += 1
                 values = self.reading.values(self.dataset, item, sample)
-                found.append(Found(digest, content(raw, sample), sample.key, values, None, item.name, sample.offset))
+                found.append(Found(digest, content(raw, sample), sample.key, values, None, item.name, sample.offset, item.split))
         return found
 
 

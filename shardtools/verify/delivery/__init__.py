@@ -2,24 +2,31 @@
 
 import importlib.util
 
+from shardtools.datasets import Dataset
 from shardtools.errors import UsageError
+from shardtools.places import is_here
 from shardtools.verify.delivery._arithmetic import check_arithmetic
 from shardtools.verify.delivery._grid import arithmetic_cells, refuse_unbounded
 from shardtools.verify.delivery._live import OWN_READER, READER_OF, check_live
 from shardtools.verify.delivery._names import refuse_unknown_names
+from shardtools.verify.delivery._splits import check_splits, refuse_several
 from shardtools.verify.findings import Findings
 from shardtools.verify.options import DeliveryOptions
 from shardtools.verify.stored import Proof, Stored
 
-__all__ = ["check_delivery", "refuse_impossible"]
+__all__ = ["check_delivery", "refuse_elsewhere", "refuse_impossible"]
 
 
 def check_delivery(stored: Stored, options: DeliveryOptions, findings: Findings) -> Proof:
-    """Prove the delivery of what is stored. What only running a reader shows is a finding.
+    """Prove the delivery of what is stored, of each split where there are any. What only running a reader shows is a finding.
 
     Raises UsageError as ``refuse_impossible``, but for names, which are looked up there alone.
     """
     _refuse_options(options, stored.dataset.format_name)
+    return check_splits(_check, stored, options, findings)
+
+
+def _check(stored: Stored, options: DeliveryOptions, findings: Findings) -> Proof:
     if options.factory is not None or options.reader == OWN_READER:
         # Whose arithmetic nobody knows; of ours it would be its own witness.
         return check_live(stored, options, findings)
@@ -37,6 +44,17 @@ def refuse_impossible(options: DeliveryOptions, format_name: str) -> None:
     """
     _refuse_options(options, format_name)
     refuse_unknown_names(options)
+
+
+def refuse_elsewhere(options: DeliveryOptions, dataset: Dataset) -> None:
+    """Raises UsageError where the reader that is to be run cannot read where the dataset lies, or which split of it is not known."""
+    refuse_several(options, dataset)
+    reader = options.reader or READER_OF.get(dataset.format_name)
+    if options.is_live and options.factory is None and reader == "webdataset" and not is_here(dataset.uri):
+        raise UsageError(
+            f"expected files of this machine for webdataset, which opens no {dataset.uri} by itself; "
+            f"give --reader {OWN_READER}, your own by --dataset, or copy the shards here"
+        )
 
 
 def _refuse_options(options: DeliveryOptions, format_name: str) -> None:

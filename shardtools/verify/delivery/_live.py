@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from shardtools.datasets import Dataset
-from shardtools.formats import MDS_INDEX_NAME
+from shardtools.formats import index_place
+from shardtools.places import is_here, join
 from shardtools.signals import ends_tidily
 from shardtools.verify.delivery import _processes
 from shardtools.verify.delivery._arithmetic import UNPROVED_RESUME
@@ -66,9 +67,11 @@ def check_live(stored: Stored, options: DeliveryOptions, findings: Findings) -> 
 
 
 def _lacks_index(dataset: Dataset, reader: str, findings: Findings) -> bool:
-    if reader != "streaming" or os.path.isfile(os.path.join(dataset.uri, MDS_INDEX_NAME)):
+    if reader != "streaming" or dataset.storage.num_bytes(index_place(dataset.split or "")) is not None:
         return False
-    detail = f"expected {MDS_INDEX_NAME} in {dataset.uri}, which StreamingDataset needs, got none; run shardtools index on it"
+    detail = (
+        f"expected {index_place(dataset.split or '')} in {dataset.uri}, which StreamingDataset needs, got none; run shardtools index on it"
+    )
     findings.add("reader-failed", detail)
     return True
 
@@ -97,10 +100,12 @@ def _spec(stored: Stored, options: DeliveryOptions, cell: Cell, folder: str) -> 
         factory=options.factory,
         id_of=options.id_of,
         id_names=(key_name, *ID_NAMES) if key_name not in (None, *ID_NAMES) else ID_NAMES,
-        shards=tuple(os.path.join(dataset.uri, shard.name) for shard in dataset.shards),
+        shards=tuple(join(dataset.uri, shard.name) for shard in dataset.shards),
         is_mosaic=dataset.format_name == "mds",
-        is_unpacked=all(shard.compression is None for shard in dataset.shards),
+        is_unpacked=is_here(dataset.uri) and all(shard.compression is None for shard in dataset.shards),
         is_keyless=any(shard.is_keyless for shard in dataset.shards),
+        split=dataset.split,
+        first_shard=dataset.shards[0].index,
         folder=folder,
         state_folder=folder,
         shared_memory_begin=random.SystemRandom().randrange(*_SHARED_MEMORY_NUMBERS),

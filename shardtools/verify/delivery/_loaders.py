@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
-from shardtools.loaders import open_dataset
+from shardtools.loaders import LoaderOptions, open_dataset
 from shardtools.verify.delivery._batches import CollateIds, CollateTagged, Delivered, collated
 from shardtools.verify.delivery._ids import MisuseError, ids_finder, named_object
 from shardtools.verify.delivery._spec import RankReport, RunSpec
@@ -34,7 +34,8 @@ def open_loading(spec: RunSpec, rank: int) -> Loading:
         return _dataset_loading(_streaming_dataset(spec), spec, rank)
     if spec.reader == "shardtools":
         # Rank and world are those of the group.
-        return _dataset_loading(open_dataset(spec.uri, batch_size=spec.batch_size, shuffle=True, seed=1), spec, rank)
+        options = LoaderOptions(split=spec.split)
+        return _dataset_loading(open_dataset(spec.uri, batch_size=spec.batch_size, shuffle=True, seed=1, options=options), spec, rank)
     assert spec.factory is not None
     factory = named_object(spec.factory, "--dataset")
     if spec.is_mosaic and importlib.util.find_spec("streaming") is not None:
@@ -90,12 +91,12 @@ def _streaming_dataset(spec: RunSpec) -> Any:
 
         def __getitem__(self, at: Any) -> Any:
             shard, row = self.spanner[at]
-            return {"key": f"{shard:05d}/{row:08d}"} | {name: None for name in super().__getitem__(at) if name != "key"}
+            return {"key": f"{spec.first_shard + shard:05d}/{row:08d}"} | {name: None for name in super().__getitem__(at) if name != "key"}
 
     reader = KeyedByPlace if spec.is_keyless and spec.id_of is None else StreamingDataset
     # Compressed shards are unpacked where they are read: never in the user's folder.
     local, remote = (spec.uri, None) if spec.is_unpacked else (f"{spec.folder}/unpacked", spec.uri)
-    return reader(remote=remote, local=local, batch_size=spec.batch_size, shuffle=True, shuffle_seed=1)
+    return reader(remote=remote, local=local, split=spec.split, batch_size=spec.batch_size, shuffle=True, shuffle_seed=1)
 
 
 def _dataset_loading(dataset: Any, spec: RunSpec, rank: int) -> Loading:

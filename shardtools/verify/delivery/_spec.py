@@ -47,6 +47,10 @@ class RunSpec:
     shared_memory_begin: int
     """First number StreamingDataset may try for names in shared memory."""
     is_resume: bool = False
+    split: str | None = None
+    """The split that is read; None where the dataset has none."""
+    first_shard: int = 0
+    """The number of its first shard in the whole dataset."""
 
     @property
     def path(self) -> str:

@@ -4,6 +4,7 @@ Source: datasets 5.2.0, data_files.py.
 """
 
 from shardtools.datasets import Dataset
+from shardtools.places import Listing
 from shardtools.verify.targets._complaints import At, Complaints
 from shardtools.verify.targets.hf import BESIDE
 
@@ -14,8 +15,9 @@ def check_beside(dataset: Dataset, complaints: Complaints) -> None:
     """Complain of files such as ``x.tar.idx`` beside ``x.tar``. Of shards named by a pattern, only Energon's index is looked for."""
     known = {shard.name for shard in dataset.shards}
     if dataset.is_selection:
-        storage = dataset.storage
-        names = [name for shard in dataset.shards if storage.num_bytes(name := shard.name + _ENERGON_INDEX) is not None]
+        asked = [shard.name + _ENERGON_INDEX for shard in dataset.shards]
+        listing = Listing(dataset.storage, only=asked)
+        names = [name for name in asked if listing.num_bytes(name) is not None]
     else:
         names = [name for name in dataset.storage.names() if ".tar." in name[name.rfind("/") + 1 :] and not _is_hidden(name)]
     for name in sorted(names):

@@ -1,6 +1,5 @@
 """What NVIDIA DALI makes of tars by the index of its ``wds2idx``. Source: NVIDIA/DALI, tools/wds2idx.py."""
 
-import os
 import re
 
 from shardtools.datasets import Shard
@@ -35,7 +34,7 @@ class Dali:
     def begin(self, shard: Shard, uri: str) -> None:
         if shard.compression is not None:
             self.complaints.add(GZIP, At(shard.name))
-        elif "." in os.path.basename(shard.name).removesuffix(".tar"):
+        elif "." in shard.name.rpartition("/")[2].removesuffix(".tar"):
             self.complaints.add(DOTS, At(shard.name))
 
     def see(self, seen: Seen) -> None:

@@ -9,7 +9,9 @@ from shardtools.verify.targets._complaints import At, Complaints, Rule
 PICKLES = Rule("target-rejects", "with pickled columns (pkl), which it refuses unless allow_unsafe_types is given", "shard")
 UNKNOWN = Rule("target-rejects", "with columns of an encoding it does not know", "shard")
 CODEC = Rule("target-rejects", "of a compression it does not know", "shard")
-NO_INDEX = Rule("target-rejects", f"that the {MDS_INDEX_NAME} of the dataset's own folder does not name, where alone it looks", "shard")
+NO_INDEX = Rule(
+    "target-rejects", f"that the {MDS_INDEX_NAME} of the dataset's or the split's own folder does not name, where alone it looks", "shard"
+)
 NO_SAMPLES = Rule("target-rejects", f"without a sample: {MDS_INDEX_NAME} lists none, where it stops", "dataset")
 EMPTY = Rule("target-rejects", "without a sample, by which it divides", "shard")
 
@@ -26,7 +28,7 @@ def check_streaming(dataset: Dataset, complaints: Complaints) -> tuple[str, ...]
     index_text = dataset.storage.get(MDS_INDEX_NAME)
     for shard in dataset.shards:
         _check_shard(shard, complaints)
-        if index_text is None or shard.entry is None:
+        if (index_text is None and not shard.split) or shard.entry is None:
             complaints.add(NO_INDEX, At(shard.name))
     if dataset.num_samples == 0:
         complaints.add(NO_SAMPLES, At(MDS_INDEX_NAME))

@@ -1,9 +1,9 @@
 """What the webdataset library makes of tars. Source: webdataset 1.0.2, tariterators.py, gopen.py, cache.py, writer.py."""
 
-import os
 import re
 
 from shardtools.datasets import Shard
+from shardtools.places import join
 from shardtools.verify.targets import _lint
 from shardtools.verify.targets._complaints import At, Complaints, Rule
 from shardtools.verify.targets._members import Runs, Seen, is_hidden
@@ -30,7 +30,7 @@ class SameBasenames:
         self._seen: dict[str, str] = {}
 
     def is_repeat(self, name: str) -> bool:
-        return self._seen.setdefault(os.path.basename(name), name) != name
+        return self._seen.setdefault(name.rpartition("/")[2], name) != name
 
 
 class WebDataset:
@@ -42,7 +42,7 @@ class WebDataset:
         self._basenames = SameBasenames()
 
     def begin(self, shard: Shard, uri: str) -> None:
-        path = os.path.join(uri, shard.name)
+        path = join(uri, shard.name)
         for pattern, rule in ((_CUT, CUT_PATH), (_PATTERN, PATTERN_PATH)):
             if pattern.search(path):
                 self.complaints.add(rule, At(shard.name))

@@ -25,7 +25,7 @@ Seen = list[tuple[str, str | None]]
 def pack(tmp_path: Path) -> Pack:
     """``pack(source, "wds", "out", shard_samples=7)`` as the command line would, in this process; returns the dataset's folder."""
 
-    def call(source: Path, format_: str, name: str = "out", *, max_bad: str = "0", **words: Any) -> Path:
+    def call(source: Path, format_: str, name: str = "out", /, *, max_bad: str = "0", **words: Any) -> Path:
         inputs = resolve_inputs([str(source)])
         order = order_of(inputs, OrderWords(format=format_, **words))
         run_build(inputs, str(tmp_path / name), order, RunOptions(Serial(), Budget.parse(max_bad)))

@@ -43,7 +43,7 @@ def test_source_lost_a_sample(pairs: Pairs, pack: Any, against: Any, format_: st
         (source / name).unlink()
     seen = against(folder, source)
     assert seen.seen == [("changed-source", None), ("foreign-sample", "a/012")]
-    assert "1 inputs gone: a/012" in seen.detail("changed-source")
+    assert "1 input gone: a/012" in seen.detail("changed-source")
     (foreign,) = [finding for finding in seen.verdict.findings if finding.kind == "foreign-sample"]
     assert foreign.shard is not None and foreign.offset is not None and foreign.level == 6
 
@@ -56,7 +56,7 @@ def test_source_gained_a_sample(pairs: Pairs, pack: Any, against: Any, format_: 
     (source / "a/0125.txt").write_bytes(b"new")
     seen = against(folder, source)
     assert seen.seen == [("changed-source", None), ("missing-sample", "a/0125")]
-    assert "1 inputs added: a/0125" in seen.detail("changed-source")
+    assert "1 input added: a/0125" in seen.detail("changed-source")
     assert "made of a/0125.json" in seen.detail("missing-sample")
 
 
@@ -67,7 +67,7 @@ def test_source_has_a_file_of_another_length(pairs: Pairs, pack: Any, against: A
     (source / "a/000.txt").write_bytes(b"was empty")
     seen = against(folder, source)
     assert seen.seen == [("changed-sample", "a/000"), ("changed-source", None)]
-    assert "1 inputs changed: a/000" in seen.detail("changed-source")
+    assert "1 input changed: a/000" in seen.detail("changed-source")
 
 
 @FORMATS
@@ -313,8 +313,8 @@ def test_sources_in_another_order(pairs: Pairs, tmp_path: Path, tree: Any, again
 
 def test_a_recipe_that_cannot_be_replayed_is_wrong_use(pairs: Pairs, pack: Any, against: Any, edit_manifest: Any) -> None:
     folder = pack(pairs(3), "wds")
-    edit_manifest(folder, lambda content: content["recipe"].update(source={"name": "nothing"}))
-    with pytest.raises(UsageError, match="whose recipe can be run again"):
+    edit_manifest(folder, lambda content: content["recipe"].update(source={"name": "merge"}))
+    with pytest.raises(UsageError, match="got one that merge made of shards that were there; verify each of its parts"):
         against(folder, folder.parent / "src")
     edit_manifest(folder, lambda content: content["recipe"].pop("source"))
     with pytest.raises(UsageError, match="whose recipe can be run again"):

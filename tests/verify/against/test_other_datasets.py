@@ -196,7 +196,7 @@ def test_foreign_datasets_compare_with_datasets_only(both: Any, against: Any, pa
 
 def test_tars_are_files_where_the_recipe_packed_tars(tree: Any, pack: Any, against: Any, tar_of: Any) -> None:
     source = tree({f"{i}.tar": tar_of([(f"{i}.txt", b"x")]) for i in range(4)})
-    folder = pack(source, "wds", source_options={"group": "file"})
+    folder = pack(source, "wds", source="files", source_options={"group": "file"})
     seen = against(folder, source)
     assert seen.seen == [] and "The recipe was run again" in seen.proved
 
@@ -204,7 +204,7 @@ def test_tars_are_files_where_the_recipe_packed_tars(tree: Any, pack: Any, again
 def test_a_folder_with_a_tar_beside_its_files_is_input(pairs: Pairs, pack: Any, against: Any, tar_of: Any) -> None:
     source = pairs(5)
     (source / "backup.tar").write_bytes(tar_of([("x.txt", b"x")]))
-    folder = pack(source, "wds", source_options={"fields": "json,txt"})
+    folder = pack(source, "wds", source="files", source_options={"fields": "json,txt"})
     seen = against(folder, source)
     assert seen.seen == [] and "The recipe was run again" in seen.proved
 
@@ -280,3 +280,12 @@ def test_equal_bytes_in_other_fields(tree: Any, pack: Any, against: Any, ours: d
         source = tree({"same.a": b"1", "same.b": b"2", **{f"k.{field}": data for field, data in fields.items()}}, f"src-{name}")
         folders.append(pack(source, "wds", name, source_options={"fields": "a?,b?"}))
     assert against(*folders).seen == [("changed-sample", "k")]
+
+
+def test_splits_of_another_dataset_are_not_compared_and_said_not_to_be(records: Any, pack: Any, against: Any, many_records: Any) -> None:
+    source = records(many_records(20), "in/records.jsonl")
+    ours, theirs = (
+        pack(source, "mds", share, select_options={"split": f"train={share},val={1 - float(share):.1f}"}) for share in ("0.5", "0.7")
+    )
+    seen = against(ours, theirs)
+    assert seen.seen == [] and "whether each sample is in the same split of both" in seen.not_proved

@@ -2,7 +2,7 @@
 
 import pwd
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from shardtools.bench.counters.gpu import GpuUse
@@ -13,6 +13,7 @@ from shardtools.bench.doctor.live.look import Now
 from shardtools.bench.doctor.live.tasks import TaskUse
 
 _WIDTH = 80
+_MOST_ROWS = 10
 _SHM = "/dev/shm"
 _DISK = f"{'Device':<12}{'r/s':>8}{'rkB/s':>11}{'r_await':>8}{'w/s':>8}{'wkB/s':>11}{'w_await':>8}{'aqu-sz':>7}{'%util':>7}"
 _CPU = f"{'UID':>7}{'PID':>10}{'%usr':>8}{'%system':>8}{'%guest':>8}{'%wait':>8}{'%CPU':>8}{'CPU':>6}  Command"
@@ -25,12 +26,22 @@ _DMON = ("# gpu   pwr gtemp    sm   mem   enc   dec  mclk  pclk", "# Idx     W  
 def lines(now: Now) -> Iterator[str]:
     """Each table under the command whose it is; one line where there is nothing to show, with the reason."""
     yield from _part("iostat -xz", now, "iostat", [_DISK, *map(_disk, now.disks)] if now.disks else ["no device did anything"])
-    yield from _part("pidstat -u", now, "pidstat", [_CPU, *map(_cpu, now.tasks)])
+    yield from _part("pidstat -u", now, "pidstat", [_CPU, *_rows(now.tasks, _cpu, lambda task: task.cpu_pct)])
     if now.tasks:
-        yield from _part("pidstat -r", now, "pidstat", [_MEMORY, *map(_memory, now.tasks)])
+        yield from _part("pidstat -r", now, "pidstat", [_MEMORY, *_rows(now.tasks, _memory, lambda task: task.rss_bytes)])
     yield from _part("ipcs -m", now, "ipcs", [_SEGMENTS, *map(_segment, now.segments)] if now.segments else ["none"])
     yield from _part(f"df -h {_SHM}", now, "df", [_DF, _df(now.shm, now.shm_source)] if now.shm else ["n/a"])
     yield from _part("nvidia-smi dmon", now, "dmon", [*_DMON, *map(_gpu, now.gpus or [])])
+
+
+def _rows(tasks: Sequence[TaskUse], row: Callable[[TaskUse], str], weight: Callable[[TaskUse], float]) -> Iterator[str]:
+    """Those that take most, in the order of their numbers, and how many there are beside them: 64 workers would fill two screens."""
+    heaviest = sorted(tasks, key=weight, reverse=True)[:_MOST_ROWS]
+    yield from (row(task) for task in tasks if task in heaviest)
+    rest = [task for task in tasks if task not in heaviest]
+    if rest:
+        cpu_pct, rss = sum(task.cpu_pct for task in rest), human(sum(task.rss_bytes for task in rest))
+        yield f"    and {len(rest)} that take less: {cpu_pct:.0f} %CPU, {rss} RSS together"
 
 
 def _part(title: str, now: Now, name: str, rows: list[str]) -> Iterator[str]:

@@ -13,9 +13,9 @@ __all__ = ["figures", "page", "png"]
 
 def page(data: Mapping[str, Any], lang: Literal["en", "zh"] = "en") -> str:
     """One self-contained HTML document of what ``bench.json`` holds; parts that were not measured say what to run."""
-    return rendered(data, Say(lang))
+    return rendered(data, Say.of(data, lang))
 
 
 def figures(data: Mapping[str, Any], lang: Literal["en", "zh"] = "en") -> dict[str, str]:
     """The page's figures by name, each SVG that stands alone, in the colours of daylight; those that have no data are left out."""
-    return pictures(data, Say(lang))
+    return pictures(data, Say.of(data, lang))

@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from shardtools.bench.report import command
+from shardtools.bench.report.chinese import with_comments
+from shardtools.bench.report.doubts import INTERRUPTED
 from shardtools.bench.report.gates import missed
-from shardtools.bench.report.html import _command
 from shardtools.bench.report.html._numbers import interval, rate, seconds, times
-from shardtools.bench.report.html._stages import verdict_of
+from shardtools.bench.report.html._stages import verdict_of, without_rate
 from shardtools.bench.report.html._words import Say
 
 Json = Mapping[str, Any]
@@ -23,14 +25,14 @@ def answer(data: Json, say: Say) -> dict[str, Any]:
         "chips": _chips(verdict, say),
         "no_verdict": "" if verdict else _why_no_verdict(data, say),
         "compared": compared if verdict else compared[1:],
-        "noise": say.reason(data["noise"]["line"]) if data["noise"]["sentences"] else "",
+        "interrupted": INTERRUPTED[say.lang] if data.get("is_interrupted") else "",
+        "noise": say.reason(data["noise"]["line"]) if data["noise"]["sentences"] and not verdict else "",
         "missed": [say.reason(sentence) for sentence in missed(data.get("gates") or [])],
         "gain": _gain(verdict, say),
         "evidence": [line[say.lang] for line in (verdict or {}).get("evidence") or []],
-        "remedies": [
-            {"name": one["name"], "text": one[say.lang], "options": one["options"]} for one in (verdict or {}).get("remedies") or []
-        ],
+        "remedies": _remedies(verdict, say),
         "others": list(_others(data, say)),
+        "asides": [one[say.lang] for one in data.get("asides") or []],
         "next": list(_next(data, say)),
         "reasons": [line[say.lang] for line in (data.get("recommendation") or {}).get("why") or []],
         "alternatives": list(_alternatives(data, say)),
@@ -93,6 +95,13 @@ def _gain(verdict: Json | None, say: Say) -> str:
     return f"{say('gain')} {times(gain['ratio'])}{ci}{then}"
 
 
+def _remedies(verdict: Json | None, say: Say) -> list[dict[str, Any]]:
+    """Of what was left open the first stands under what to type already."""
+    found = (verdict or {}).get("remedies") or []
+    typed = next((one for one in found if one["options"]), None) if verdict and verdict["class"] == "inconclusive" else None
+    return [{"text": one[say.lang], "options": one["options"]} for one in found if one is not typed]
+
+
 def _what(name: str, say: Say) -> str:
     """A class of verdict without the word bottleneck before it."""
     words = say(f"class.{name}")
@@ -117,15 +126,18 @@ def _next(data: Json, say: Say) -> Iterator[dict[str, str]]:
     found, verdict = data.get("recommendation"), data.get("verdict")
     if verdict is not None and (found is None or verdict["class"] == "inconclusive"):
         yield from _of_remedy(data, verdict, say)
+    if not found and verdict is not None and verdict["class"] == "fed":
+        return  # nothing is to be changed
+    is_again = verdict is not None and verdict["class"] == "inconclusive" and any(one["options"] for one in verdict["remedies"])
     if found:
         yield from _of_recommendation(data, found, say)
-        return
-    if verdict is None:
-        yield {"label": say("next.attribute"), "code": _command.bench(data, "--attribute", "all")}
-    yield {"label": say("next.measure"), "code": _command.bench(data, "--matrix")}
+    else:
+        if verdict is None:
+            yield {"label": say("next.attribute"), "code": command.bench(data, "--attribute", "all")}
+        yield {"label": say("next.optional" if is_again else "next.measure"), "code": command.bench(data, "--matrix")}
     first = next(iter(data["comparisons"]), None)
-    if first is not None and not first["is_clear"]:
-        yield {"label": say("next.blocks"), "code": _command.bench(data, "--blocks", "12")}
+    if first is not None and not first["is_clear"] and not is_again:  # else it is in the first command
+        yield {"label": say("next.blocks"), "code": command.again(data, "")}
 
 
 def _of_remedy(data: Json, verdict: Json, say: Say) -> Iterator[dict[str, str]]:
@@ -133,18 +145,23 @@ def _of_remedy(data: Json, verdict: Json, say: Say) -> Iterator[dict[str, str]]:
     typed = next((one for one in verdict["remedies"] if one["options"]), None)
     if typed is not None:
         options = str(typed["options"])
-        code = _command.bench(data, *options.split()) if options.startswith("--") else options
-        yield {"label": f"{typed[say.lang]}:", "code": code}
+        is_ours, is_open = options.startswith("--"), verdict["class"] == "inconclusive"
+        ours = command.again(data, options) if is_open else command.bench(data, *options.split())
+        code = ours if is_ours else options
+        said = typed[say.lang]
+        yield {"label": f"{said[:1].upper()}{said[1:]}{'：' if say.lang == 'zh' else ':'}", "code": code}
 
 
 def _of_recommendation(data: Json, found: Json, say: Say) -> Iterator[dict[str, str]]:
     """Settings are searched for the side named last."""
     label = say("next.snippet" if found["is_change"] else "next.keep" if found["is_known"] else "next.unknown")
-    which = f" ({say.side(data['sides'][-1]['name'])})" if len(data["sides"]) > 1 else ""
-    yield {"label": label + which, "code": found["snippet"].strip("\n")}
-    for where, line in (found.get("shared_memory") or {}).items():
-        if line:
-            yield {"label": say(f"next.{where}"), "code": line.strip("\n")}
+    name = say.side(data["sides"][-1]["name"]) if len(data["sides"]) > 1 else ""
+    which = "" if not name else f"：{name}" if say.lang == "zh" else f" ({name})"
+    snippet = {"label": label + which, "code": with_comments(found["snippet"].strip("\n"), say.lang)}
+    lines = {name: with_comments(line.strip("\n"), say.lang) for name, line in (found.get("shared_memory") or {}).items() if line}
+    room = [{"label": say(f"next.{where}"), "code": line} for where, line in lines.items()]
+    is_room_first = any(verdict["class"] == "shared_memory" for verdict in data["verdicts"])
+    yield from [*room, snippet] if is_room_first else [snippet, *room]
 
 
 def _alternatives(data: Json, say: Say) -> Iterator[dict[str, str]]:
@@ -163,7 +180,7 @@ def side_cards(data: Json, say: Say) -> Iterator[dict[str, Any]]:
         yield {
             "name": say.side(side["name"]),
             "uri": side["uri"],
-            "rate": rate(side["throughput"]) if side["throughput"] is not None else say("failed"),
+            "rate": rate(side["throughput"]) if side["throughput"] is not None else without_rate(side, say),
             "unit": say("samples/s") if side["throughput"] is not None else "",
             "spread": ""
             if side["least"] is None or side["least"] == side["most"]
@@ -176,7 +193,7 @@ def side_cards(data: Json, say: Say) -> Iterator[dict[str, Any]]:
 def _facts(side: Json, say: Say) -> Iterator[tuple[str, str]]:
     if side["au"] is not None:
         yield f"{100 * side['au']:.0f} %", say("busy")
-    if side["wait_share"] is not None:
+    if side["wait_share"] is not None and side["au"] is not None:  # what only drains does nothing but wait
         yield f"{100 * side['wait_share']:.0f} %", say("waiting")
     if side["first_batch_s"] is not None:
         yield seconds(side["first_batch_s"]), say("first batch")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from shardtools.bench.report.edge import still_rising
 from shardtools.bench.report.html._cells import Json, chosen, curves, gpu_rate
 from shardtools.bench.report.html._numbers import rate, top_of_axis
 from shardtools.bench.report.html._sheet import Sheet
@@ -133,7 +134,8 @@ def _knee(sheet: Sheet, plane: _Plane, shown: tuple[Json, dict[int, list[Json]]]
     left, top, wide, _ = plane.box
     line = next((i for i, curve in enumerate(found.values()) if any(cell is knee for cell in curve)), 0)
     x, y = plane.x(knee["num_workers"] or 0) + _shift(line, found), plane.y(knee["throughput"])
-    words = f"{say('knee')}: W = {knee['num_workers'] or 0}, {rate(knee['throughput'])}"
+    is_rising = still_rising(data["matrix"])
+    words = f"{say('still rising' if is_rising else 'knee')}: W = {knee['num_workers'] or 0}, {rate(knee['throughput'])}"
     room = width(words, 12)
     at = min(max(x, left + room / 2 + 4), left + wide - room / 2 - 4)
     below = y + 46 if y + 60 < top + plane.box[3] else y - 40

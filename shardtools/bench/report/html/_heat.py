@@ -3,10 +3,11 @@ every one that was not run, and nothing where nothing was tried."""
 
 from dataclasses import dataclass
 
+from shardtools.bench.report.edge import still_rising
 from shardtools.bench.report.html._cells import Hold, Json, cells, chosen, hold, holds, without_workers
 from shardtools.bench.report.html._numbers import percent, rate
 from shardtools.bench.report.html._sheet import Box, Sheet
-from shardtools.bench.report.html._text import cut, wrapped
+from shardtools.bench.report.html._text import cut, width, wrapped
 from shardtools.bench.report.html._words import Say
 
 _HIGH = 42.0
@@ -100,7 +101,9 @@ def _cell(sheet: Sheet, data: Json, say: Say, found: tuple[Json, Box], reasons: 
     if words in ("knee", "best"):
         sheet.rect((left + 1, top + 1, wide - 2, high - 2), "f-none l-accent w3" if words == "knee" else "f-none l-ink w2", corner=3)
     sheet.text((middle, top + 18), rate(cell["throughput"]), "t13 b", "middle")
-    sheet.text((middle, top + 32), f"{say(words)} · {percent(part)}" if words else percent(part), "t10", "middle")
+    told = "best tried" if words == "knee" and still_rising(data["matrix"]) else words
+    marked = f"{say(told)} · {percent(part)}" if told else percent(part)
+    sheet.text((middle, top + 32), say(told) if told and width(marked, 10) > wide else marked, "t10", "middle")
 
 
 def _refused(sheet: Sheet, say: Say, found: tuple[Json, Box], reasons: list[str]) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardtools.bench.prediction import SAFE_SHARE
 from shardtools.bench.report.html._cells import Json, cells
 from shardtools.bench.report.html._numbers import size
 from shardtools.bench.report.html._sheet import Sheet
-from shardtools.bench.report.html._text import cut
+from shardtools.bench.report.html._text import cut, width, wrapped
 from shardtools.bench.report.html._words import Say
 
 _MOST_ROWS = 16
@@ -63,11 +64,15 @@ def memory(data: Json, say: Say, name: str, wide: float) -> Sheet | None:
     top = 22.0 if not has_wall else 42.0
     for use in shown:
         if has_wall and free is not None:
-            _wall(sheet, top, free / scale)
+            _wall(sheet, top, free / scale, "l-accent w2")
+            _wall(sheet, top, SAFE_SHARE * free / scale, "l-accent w1 d2")
         top = _row(sheet, say, use, (top, float(scale)))
     if has_wall and free is not None:
         left, room = _place(sheet)
-        sheet.text((left + room * free / scale, 28), f"{say('shm free')} {size(free)}", "t11 x-accent", "end")
+        words = f"{say('most safe').format(round(100 * SAFE_SHARE))} | {say('shm free')} {size(free)}"
+        x = left + room * free / scale
+        is_start = x < width(words, 11)
+        sheet.text((left if is_start else x, 28), words, "t11 x-accent", "start" if is_start else "end")
     if len(found) > len(shown):
         sheet.text((0, top + 12), say("more rows").format(len(found) - len(shown)), "t11 muted")
         top += 18
@@ -80,11 +85,11 @@ def _place(sheet: Sheet) -> tuple[float, float]:
     return left, sheet.width - left - (4.0 if sheet.is_narrow else 190.0)
 
 
-def _wall(sheet: Sheet, top: float, part: float) -> None:
-    """What /dev/shm has, beside one bar."""
+def _wall(sheet: Sheet, top: float, part: float, look: str) -> None:
+    """What /dev/shm has, or what of it is safe, beside one bar."""
     left, room = _place(sheet)
     top += 16 if sheet.is_narrow else 0
-    sheet.line((left + room * part, top + 1), (left + room * part, top + 19), "l-accent w2")
+    sheet.line((left + room * part, top + 1), (left + room * part, top + 19), look)
 
 
 def _row(sheet: Sheet, say: Say, use: Use, at: tuple[float, float]) -> float:
@@ -109,13 +114,19 @@ def _row(sheet: Sheet, say: Say, use: Use, at: tuple[float, float]) -> float:
 
 
 def _legend(sheet: Sheet, say: Say, top: float) -> float:
-    kinds = (("f-one", "memory.measured"), ("", "memory.predicted"), ("f-none l-muted w2", "memory.bound"))
-    step = sheet.width if sheet.is_narrow else 250.0
-    for i, (look, words) in enumerate(kinds):
-        left, y = (0.0, top + 17 * i) if sheet.is_narrow else (step * i, top)
+    bound = say("memory.bound").format(round(100 * SAFE_SHARE))
+    kinds = (("f-one", say("memory.measured")), ("", say("memory.predicted")), ("f-none l-muted w2", bound))
+    left = 0.0
+    for look, words in kinds:
+        needed = width(words, 11) + 40
+        if left and left + needed > sheet.width:
+            left, top = 0.0, top + 17
         if look:
-            sheet.rect((left + 1, y + 2, 14, 10), look)
+            sheet.rect((left + 1, top + 2, 14, 10), look)
         else:
-            sheet.line((left + 8, y), (left + 8, y + 14), "l-ink w2")
-        sheet.text((left + 22, y + 11), say(words), "t11 muted")
-    return top + (17 * 3 if sheet.is_narrow else 18)
+            sheet.line((left + 8, top), (left + 8, top + 14), "l-ink w2")
+        for number, line in enumerate(wrapped(words, 11, sheet.width - 22)):
+            top += 15 if number else 0
+            sheet.text((left + 22, top + 11), line, "t11 muted")
+        left += needed
+    return top + 18

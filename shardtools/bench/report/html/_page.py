@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from shardtools.bench.report.html import _command
+from shardtools.bench.report import command
 from shardtools.bench.report.html._answer import answer, side_cards
 from shardtools.bench.report.html._figures import FIGURES, NARROW, WIDE, drawn
 from shardtools.bench.report.html._memory import uses
@@ -55,9 +55,10 @@ def _sections(data: Json, say: Say) -> Iterator[dict[str, Any]]:
             continue
         yield {
             "name": name,
+            "missing": say("missing.blocks" if name == "pairs" and len(data["sides"]) > 1 else f"missing.{name}"),
             "wide": None if wide is None else Markup(wide.svg()),
             "narrow": None if narrow is None else Markup(narrow.svg()),
-            "run": _command.bench(data, *_TO_RUN[name]) if wide is None and name in _TO_RUN else "",
+            "run": command.bench(data, *_TO_RUN[name]) if wide is None and name in _TO_RUN else "",
         }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from shardtools.bench.report.html._numbers import NONE, milliseconds, percent, rate
 from shardtools.bench.report.html._sheet import Sheet
-from shardtools.bench.report.html._stages import IN_WORKERS, STAGES, Cost, Json, Limit, costs, limit, of_step, timeline
+from shardtools.bench.report.html._stages import IN_WORKERS, STAGES, Cost, Json, Limit, costs, limit, of_step, timeline, without_rate
 from shardtools.bench.report.html._text import cut, width, wrapped
 from shardtools.bench.report.html._words import Say
 
@@ -31,9 +31,12 @@ def _side(sheet: Sheet, data: Json, say: Say, place: tuple[int, float]) -> float
     """Returns where the next may begin."""
     side, top = place
     facts = data["sides"][side]
-    speed = f"{rate(facts['throughput'])} {say('samples/s')}" if facts["throughput"] is not None else say("failed")
-    sheet.text((0, top + 14), cut(say.side(facts["name"]), 15.5, sheet.width - width(speed, 13) - 16), "t13 b", title=facts["name"])
-    sheet.text((sheet.width, top + 14), speed, "t13", "end")
+    trial = timeline(data, side)
+    speed = without_rate(facts, say) if trial is None else say("with timers").format(rate(trial["found"]["throughput"]))
+    room = sheet.width if sheet.is_narrow else sheet.width - width(speed, 13) - 16
+    sheet.text((0, top + 14), cut(say.side(facts["name"]), 15.5, room), "t13 b", title=facts["name"])
+    top += 18 if sheet.is_narrow else 0
+    sheet.text((0 if sheet.is_narrow else sheet.width, top + 14), speed, "t13", "start" if sheet.is_narrow else "end")
     found, limited = costs(data, side), limit(data, side)
     if all(cost.ms is None for cost in found):
         return _reasons(sheet, say, found, top + 18) + 22

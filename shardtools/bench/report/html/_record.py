@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shardtools.bench.report.html._answer import compared_sentence
-from shardtools.bench.report.html._numbers import NONE, count, milliseconds, rate, size
-from shardtools.bench.report.html._stages import reason, timeline, verdict_of
+from shardtools.bench.report.html._numbers import NONE, count, milliseconds, rate, size, times
+from shardtools.bench.report.html._stages import reason, timeline, verdict_of, without_rate
 from shardtools.bench.report.html._words import Say
 
 Json = Mapping[str, Any]
@@ -24,41 +24,46 @@ def _column(data: Json, say: Say, side: int) -> dict[str, str]:
     facts, trial = data["sides"][side], timeline(data, side)
     watched = [one["watched"] for one in data["trials"] if one["side"] == side and one["status"] == "ok" and one["block"] is not None]
     return {
-        "hardware": _hardware(data["environment"], side),
-        "data": _data(data, facts),
-        "setting": _setting(data),
-        "throughput": f"{rate(facts['throughput'])} {say('samples/s')}" if facts["throughput"] is not None else say("failed"),
+        "hardware": _hardware(data["environment"], side, say),
+        "data": _data(data, facts, say),
+        "setting": _setting(data, say),
+        "throughput": f"{rate(facts['throughput'])} {say('samples/s')}" if facts["throughput"] is not None else without_rate(facts, say),
         "data_time": _step(trial, "data_wait_ms", say),
         "h2d_time": _step(trial, "h2d_copy_ms", say),
         "gpu": _gpu(facts, trial, watched, say),
-        "cpu": _cpu(watched, data["environment"]),
-        "disk": _disk(watched),
+        "cpu": _cpu(watched, data["environment"], say),
+        "disk": _disk(watched) if facts.get("fetched") is None else _bucket(facts, say),
         "shm": _shm(watched),
         "conclusion": _conclusion(data, side, say),
     }
 
 
-def _data(data: Json, facts: Json) -> str:
-    many = data["workload"].get("n_samples")
-    return f"{facts['uri']}, {facts['kind']} by {facts['reader']}, {count(many)} samples; {data['cache']['line']}"
+def _data(data: Json, facts: Json, say: Say) -> str:
+    many, cache = data["workload"].get("n_samples"), say.reason(data["cache"]["line"])
+    return f"{facts['uri']}, {say.side(facts['name'])}, {count(many)} {say('samples')}; {cache}"
 
 
-def _hardware(machine: Json, side: int) -> str:
-    gpus = ", ".join(str(gpu.get("name")) for gpu in machine.get("gpu") or []) or "no GPU"
+def _hardware(machine: Json, side: int, say: Say) -> str:
+    gpus = ", ".join(str(gpu.get("name")) for gpu in machine.get("gpu") or []) or say("no GPU")
     storage = machine.get("storage") or []
     place = storage[side] if side < len(storage) else {}
     disk, fs = (place.get("device") or {}).get("name"), (place.get("fs") or {}).get("type")
     memory = (machine.get("mem") or {}).get("total_bytes")
     cores = machine.get("cpus_effective")
-    parts = [machine.get("cpu"), None if cores is None else f"{cores:g} cores", None if memory is None else size(memory), gpus]
-    return ", ".join(str(part) for part in [*parts, " on ".join(filter(None, (fs, disk)))] if part)
+    parts = [
+        machine.get("cpu"),
+        None if cores is None else say("cores used").format(f"{cores:g}"),
+        None if memory is None else size(memory),
+        gpus,
+    ]
+    return ", ".join(str(part) for part in [*parts, say("on disk").format(fs, disk) if fs and disk else fs or disk] if part)
 
 
-def _setting(data: Json) -> str:
+def _setting(data: Json, say: Say) -> str:
     settings, consumer = data["settings"], data["consumer"]
     one = f"W {settings['num_workers']}, P {settings['prefetch_factor']}, B {data['workload'].get('batch_size')}"
     two = f"pin_memory={settings['pin_memory']}, persistent_workers={settings['persistent_workers']}"
-    return f"{one}, {two}, consumer {consumer['kind']} on {consumer['device']}"
+    return f"{one}, {two}, {say('consumer on').format(consumer['kind'], consumer['device'])}"
 
 
 def _step(trial: Json | None, metric: str, say: Say) -> str:
@@ -68,8 +73,8 @@ def _step(trial: Json | None, metric: str, say: Say) -> str:
     if found is None:
         return _none(reason(trial, metric), say)
     exposed = trial["found"].get("h2d_exposed_ms") if metric == "h2d_copy_ms" else None
-    more = "" if exposed is None else f", exposed {milliseconds(exposed)}"
-    return f"mean {milliseconds(found['mean'])}, p50 {milliseconds(found['p50'])}, p99 {milliseconds(found['p99'])}{more}"
+    more = "" if exposed is None else f", {say('exposed')} {milliseconds(exposed)}"
+    return f"{say('mean')} {milliseconds(found['mean'])}, p50 {milliseconds(found['p50'])}, p99 {milliseconds(found['p99'])}{more}"
 
 
 def _none(why: str, say: Say) -> str:
@@ -98,12 +103,13 @@ def _gpu(facts: Json, trial: Json | None, watched: list[Json], say: Say) -> str:
     return NONE if trial is None else _none(reason(trial, "gpu_util_nvml"), say)
 
 
-def _cpu(watched: list[Json], machine: Json) -> str:
+def _cpu(watched: list[Json], machine: Json, say: Say) -> str:
     used, throttled = _middle(watched, "cpu_util"), _middle(watched, "cpu_throttled_share")
     if used is None:
         return NONE
     cores = machine.get("cpus_effective")
-    return f"{used:.1f}" + (f" of {cores:g}" if cores else "") + " cores" + (f", throttled {100 * throttled:.0f} %" if throttled else "")
+    told = say("cores of").format(f"{used:.1f}", f"{cores:g}") if cores else say("cores used").format(f"{used:.1f}")
+    return told + (f", {say('throttled')} {100 * throttled:.0f} %" if throttled else "")
 
 
 def _disk(watched: list[Json]) -> str:
@@ -115,6 +121,20 @@ def _disk(watched: list[Json]) -> str:
         f"await {found['await_ms']:.2f} ms" if found["await_ms"] else "",
     ]
     return ", ".join(filter(None, [f"{found['disk_read_MBps']:.1f} MB/s", *more]))
+
+
+def _bucket(facts: Json, say: Say) -> str:
+    """What was asked of the store, and how long its answers took."""
+    found, latency = facts["fetched"], facts["fetched"]["latency_ms"]
+    parts = [f"{found['MBps']:.1f} MB/s {say('from the bucket')}"]
+    if facts["read_amplification"] is not None:
+        parts.append(f"{times(facts['read_amplification'])} {say('of the samples bytes')}")
+    if found["requests_per_sample"] is not None:
+        parts.append(f"{found['requests_per_sample']:.3g} {say('requests a sample')}")
+    if latency is not None:
+        told = ", ".join(f"{name} {milliseconds(latency[name])}" for name in ("mean", "p50", "p99"))
+        parts.append(f"{say('latency')} {told}")
+    return ", ".join(parts)
 
 
 def _shm(watched: list[Json]) -> str:

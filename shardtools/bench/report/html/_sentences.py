@@ -10,14 +10,16 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "next.snippet": ("Put this in your training script", "放入训练脚本"),
     "next.unknown": ("Not told yet; keep what you have", "尚无结论，暂且保留当前设置"),
     "next.keep": ("Change nothing: this is what you have", "无需更改，以下即当前设置"),
+    "next.nothing": ("Nothing: the loader keeps up.", "无需输入：加载器跟得上。"),
     "next.docker": ("Docker: start the container with", "Docker 启动参数："),
     "next.kubernetes": ("Kubernetes: in the pod", "Kubernetes Pod 配置："),
     "next.attribute": ("Find what limits the loader:", "找出加载器的瓶颈："),
     "next.measure": ("Measure which settings are best here:", "测出此处最合适的设置："),
+    "next.optional": ("When that has told: which settings are best here:", "有结论之后，再测此处最合适的设置："),
     "next.blocks": ("Make sure, with more blocks on a quiet host:", "在空闲机器上用更多区组确认："),
     "why": ("Why", "依据"),
     "remedies": ("What helps", "可行措施"),
-    "expected": ("Expected", "预期"),
+    "expected": ("At most to be gained:", "最多可得："),
     "alternatives": ("Alternatives", "其他选择"),
     "others": ("Other sides", "其他对象"),
     "sides": ("What was measured", "测得结果"),
@@ -29,8 +31,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "gains": ("What taking a stage away gains", "去掉某阶段后的提升"),
     "gains.text": (
-        "Each stage was taken away in turn and the loader drained. The one that surely gains most, at least 1.15 times, is the bottleneck.",
-        "逐一去掉各阶段并测量加载速度。去掉后提升最大且超过 1.15 倍者即为瓶颈。",
+        "How many times as fast the loader is without the cost of each stage. The one that surely gains most, at least 1.15 times as fast, "
+        "is the bottleneck.",
+        "逐一去掉各阶段的开销，测量加载速度为原来的多少倍。确定最大且不低于 1.15 倍者即为瓶颈。",
     ),
     "throughput": ("How many workers", "需要多少 worker"),
     "throughput.text": (
@@ -64,8 +67,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "record.data_time": ("data_time", "data_time"),
     "record.h2d_time": ("h2d_time", "h2d_time"),
     "record.gpu": ("GPU use", "GPU 使用"),
+    "record.gpu, no GPU": ("device use", "设备使用"),
     "record.cpu": ("CPU use", "CPU 使用"),
-    "record.disk": ("disk", "磁盘"),
+    "record.disk": ("disk or bucket", "磁盘或存储桶"),
     "record.shm": ("/dev/shm peak", "/dev/shm 峰值"),
     "record.throughput": ("throughput", "吞吐"),
     "record.conclusion": ("conclusion", "结论"),
@@ -91,20 +95,11 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "missing.steps": ("No trial with timers went well, so there are no single steps.", "没有成功的带计时器试验，因此没有逐步数据。"),
     "missing.memory": ("No memory was predicted.", "没有内存预测。"),
     "missing.pairs": ("One side alone has nothing to be compared with.", "只有一方，无从对比。"),
+    "missing.blocks": ("No block has a trial of each side that went well.", "没有一个区组中各方的测试都成功。"),
     "missing.run": ("To get it:", "如需获得，请运行："),
     "cmp.clear": (
         "{b} 的吞吐是 {a} 的 {ratio} 倍（95 % 区间 {ci},p = {p:.3f}）",
         "{b} 的吞吐是 {a} 的 {ratio} 倍（95 % 区间 {ci},p = {p:.3f}）",
     ),
     "cmp.unclear": ("{b} 与 {a} 无明显差别（{ratio} 倍，95 % 区间 {ci}）", "{b} 与 {a} 无明显差别（{ratio} 倍，95 % 区间 {ci}）"),
-}
-
-REASONS: dict[str, str] = {
-    "n/a (no accelerator)": "不适用（无加速器）",
-    "the consumer `none` only drains": "消费端 none 只取数据，不计算",
-    "these data have no such stage": "此类数据没有该阶段",
-    "no trial of this side with timers went well": "没有成功的带计时器试验",
-    "the epoch was over": "一轮数据已读完",
-    "no verdict was asked for": "未要求判定",
-    "it was not timed": "未计时",
 }

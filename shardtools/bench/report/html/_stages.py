@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shardtools.bench.report.html._words import Say
+
 Json = Mapping[str, Any]
 
 IN_WORKERS = ("storage", "parse", "decode", "transform", "collate")
@@ -44,6 +46,11 @@ class Limit:
     def word(self) -> str:
         """What it is called beside its box. A device that is fed is no bottleneck of the loader."""
         return ("pace" if self.stage == "gpu" else "limit") if self.is_verdict else "largest"
+
+
+def without_rate(facts: Json, say: Say) -> str:
+    """Of a side, in place of its rate: that it failed, or that no trial of it has ended."""
+    return say("failed") if facts["num_failed"] else say("not measured")
 
 
 def timeline(data: Json, side: int) -> Json | None:

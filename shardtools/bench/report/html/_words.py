@@ -1,10 +1,12 @@
 """All words of the report, in English and in Chinese. Names of options and of the field's measures stay as they are typed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from shardtools.bench.report.chinese import translated
-from shardtools.bench.report.html._sentences import REASONS, SENTENCES
+from shardtools.bench.report.chinese_definitions import DEFINITIONS_ZH
+from shardtools.bench.report.html._sentences import SENTENCES
 from shardtools.bench.report.verdict_words import side_name_zh
 
 Lang = Literal["en", "zh"]
@@ -14,6 +16,10 @@ _WORDS: dict[str, tuple[str, str]] = {
     "samples": ("samples", "样本"),
     "tokens/s": ("tokens/s", "token/秒"),
     "failed": ("failed", "失败"),
+    "from the bucket": ("from the bucket", "来自存储桶"),
+    "of the samples bytes": ("the samples' bytes", "样本字节数"),
+    "requests a sample": ("requests a sample", "次请求/样本"),
+    "latency": ("latency", "延迟"),
     "stage.storage": ("storage read", "存储读取"),
     "stage.parse": ("shard reader", "分片解析"),
     "stage.decode": ("decode / tokenize", "解码 / 分词"),
@@ -21,7 +27,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "stage.collate": ("collate", "组批"),
     "stage.transfer": ("transfer to main", "进程间传输"),
     "stage.h2d": ("H2D copy", "H2D 拷贝"),
-    "stage.gpu": ("GPU / consumer", "GPU / 消费端"),
+    "stage.gpu": ("GPU", "GPU"),
+    "stage.gpu, no GPU": ("consumer", "消费端"),
     "in workers": (
         "in each worker, one after the other: ms a batch, share of the workers' time",
         "每个 worker 内依次进行：每批毫秒，占 worker 时间",
@@ -40,9 +47,12 @@ _WORDS: dict[str, tuple[str, str]] = {
     "legend.waiting": ("hatched: waiting", "斜线：等待"),
     "legend.none": ("not measured, reason given", "未测量，附原因"),
     "gpu takes": ("the GPU takes", "GPU 可消费"),
+    "gpu takes, no GPU": ("the consumer takes", "消费端可消费"),
     "cores": ("cores (cpus_effective)", "核（cpus_effective）"),
     "knee": ("knee", "拐点"),
     "best": ("best", "最佳"),
+    "best tried": ("best tried", "已测最佳"),
+    "still rising": ("best tried, still rising", "已测最佳，仍在上升"),
     "computed": ("computed", "推算"),
     "not tried": ("not tried", "未尝试"),
     "status.refused": ("not run", "未运行"),
@@ -63,9 +73,9 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Shared memory, descriptors, RAM and pinned memory: predicted → measured",
         "共享内存、描述符、RAM、锁页内存：预测 → 实测",
     ),
-    "memory.measured": ("most that was measured, of shared memory by all programs", "实测峰值（共享内存为整机所有程序）"),
+    "memory.measured": ("measured at most, by all programs", "实测峰值（整机所有程序）"),
     "memory.predicted": ("predicted", "预测值"),
-    "memory.bound": ("bound, by which settings are refused", "上界，超出即拒绝运行"),
+    "memory.bound": ("the most a setting may need; refused above {} % of what is free", "设置可能的最大用量；超过可用量的 {} % 即拒绝运行"),
     "shm free": ("free /dev/shm", "/dev/shm 可用"),
     "not measured": ("not measured", "未测量"),
     "more rows": ("and {} more settings, in the data below", "另有 {} 组设置，见下方数据"),
@@ -107,6 +117,23 @@ _WORDS: dict[str, tuple[str, str]] = {
     "busy": ("device busy (AU)", "设备利用（AU）"),
     "waiting": ("of a step spent waiting", "每步等待占比"),
     "first batch": ("to the first batch", "首批耗时"),
+    "mean": ("mean", "平均"),
+    "exposed": ("exposed", "未被掩盖"),
+    "cores of": ("{} of {} cores", "{} / {} 核"),
+    "cores used": ("{} cores", "{} 核"),
+    "throttled": ("throttled", "被限流"),
+    "no GPU": ("no GPU", "无 GPU"),
+    "on disk": ("{} on {}", "{}（{}）"),
+    "consumer on": ("consumer {} on {}", "消费端 {}（{}）"),
+    "sure": ("filled: surely a gain; hollow: not sure, for noise or want of repeats", "实心：确有提升；空心：未能确定（噪声或重复不足）"),
+    "whisker": (
+        "line: 95 % interval, of three repeats or more, else of how much the runs with all stages differ",
+        "横线：95 % 区间；重复不足三次时，取自各次原样测试之间的差异",
+    ),
+    "with timers": ("{} samples/s in the trial with timers", "带计时器的试验 {} 样本/秒"),
+    "most safe": ("{} % of it", "其 {} %"),
+    "too wide": ("interval too wide", "区间过宽"),
+    "cache.columns": ("trial, side, block, cache, by, before, after", "试验, 对象, 区组, 缓存, 方法, 之前, 之后"),
     "spread": ("{} to {} over blocks", "各区组 {} 至 {}"),
     "failures": ("failed trials: {}", "{} 次试验失败"),
     "warmed": ("warm", "热"),
@@ -118,9 +145,16 @@ class Say:
     """Looks a word up in one language."""
 
     lang: Lang
+    has_gpu: bool = True
+    """Batches go to one; else what takes them is not called so."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], lang: Lang) -> "Say":
+        """For a report."""
+        return cls(lang, data["consumer"].get("device") == "cuda")
 
     def __call__(self, key: str) -> str:
-        found = _WORDS.get(key)
+        found = _WORDS.get(key) if self.has_gpu else _WORDS.get(f"{key}, no GPU", _WORDS.get(key))
         return key.partition(".")[2] or key if found is None else found[self.lang == "zh"]
 
     def side(self, name: str) -> str:
@@ -129,4 +163,8 @@ class Say:
 
     def reason(self, text: str) -> str:
         """Sentences of bench that are English in the data: reasons, notes, messages."""
-        return REASONS.get(text) or translated(text) if self.lang == "zh" else text
+        return translated(text) if self.lang == "zh" else text
+
+    def definition(self, name: str, text: str) -> str:
+        """What a name of the data means; ``text`` is English."""
+        return DEFINITIONS_ZH.get(name, text) if self.lang == "zh" else text

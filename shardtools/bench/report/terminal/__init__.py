@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shardtools.bench.report.columns import width, wrapped
+from shardtools.bench.report.doubts import INTERRUPTED
 from shardtools.bench.report.terminal._answer import answers, verdicts
 from shardtools.bench.report.terminal._head import head, title
 from shardtools.bench.report.terminal._settings import matrix, recommendation
@@ -18,6 +19,8 @@ def lines(data: Mapping[str, Any], lang: Lang = "en") -> Iterator[str]:
     """Of what ``Report`` holds, in English or Chinese. Only code that is to be copied may be wider than 80 columns."""
     text = Text(lang)
     yield title(data, text)
+    if data.get("is_interrupted"):
+        yield from wrapped(INTERRUPTED[text.lang], COLUMNS)
     yield from _paragraphs(answers(data, text))
     for block in (
         verdicts(data, text),

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from shardtools.bench.report.chinese import with_comments
 from shardtools.bench.report.columns import padded, wrapped
+from shardtools.bench.report.edge import still_rising
 from shardtools.bench.report.terminal._text import COLUMNS, Text, code
+from shardtools.units import plural
 
 _FIRST = 8
 _CELL = 12
@@ -27,10 +30,15 @@ def recommendation(data: Json, text: Text) -> Iterator[str]:
     for why in found["why"]:
         yield from text.item(text.full(why[text.lang]))
     if found["is_change"]:
-        yield from ("", *found["snippet"].strip("\n").split("\n"), "")  # as it stands: Python that is indented cannot be pasted
-        yield text.of("In a container:", "在容器里：")
-        for line in found["shared_memory"].values():
-            yield from code(line)
+        yield from (
+            "",
+            *with_comments(found["snippet"].strip("\n"), text.lang).split("\n"),
+            "",
+        )  # as it stands: Python that is indented cannot be pasted
+        if all(verdict["class"] != "shared_memory" for verdict in data["verdicts"]):  # whose remedies say it
+            yield text.of("In a container:", "在容器里：")
+            for line in found["shared_memory"].values():
+                yield from code(with_comments(line, text.lang))
 
 
 def matrix(data: Json, text: Text) -> Iterator[str]:
@@ -38,16 +46,21 @@ def matrix(data: Json, text: Text) -> Iterator[str]:
     found = data["matrix"]
     if found is None:
         return
+    is_rising = still_rising(found)
+    edge = text.of("the best tried, at the edge of the search and still rising", "已测最佳（搜索边界，仍在上升）")
+    knee = edge if is_rising else text.of("the knee", "拐点")
     legend = text.of(
-        "samples/s by num_workers W and prefetch_factor P; * the knee, + the best, ~ worked out:",
-        "样本/秒（行：num_workers W，列：prefetch_factor P；* 拐点，+ 最佳，~ 推算）：",
+        f"samples/s by num_workers W and prefetch_factor P; * {knee}, + the best, ~ worked out:",
+        f"样本/秒（行：num_workers W，列：prefetch_factor P；* {knee}，+ 最佳，~ 推算）：",
     )
     yield from wrapped(legend, COLUMNS)
     for held in dict.fromkeys(_held(cell) for cell in found["cells"] if cell["num_workers"]) or [(False, False)]:
         yield from _grid(found, held, text)
     yield from _reasons(found["cells"], text)
     count, full = found["num_trials"], found["full_grid_trials"]
-    yield from wrapped(text.of(f"{count} trials; the full grid takes {full}.", f"共 {count} 次测试；完整网格需 {full} 次。"), COLUMNS)
+    yield from wrapped(
+        text.of(f"{plural(count, 'trial')}; the full grid takes {full}.", f"共 {count} 次测试；完整网格需 {full} 次。"), COLUMNS
+    )
 
 
 def _held(cell: Json) -> tuple[bool, bool]:

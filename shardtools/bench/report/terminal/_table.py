@@ -17,6 +17,11 @@ def tables(data: Json, text: Text) -> Iterator[str]:
     yield from _rates(data["sides"], data["consumer"]["kind"] != "none", text)
     yield ""
     yield from _used(data["sides"], text)
+    yield text.of("* the most in /dev/shm, other programs' included", "* /dev/shm 峰值，含其他程序")
+    remote = [side for side in data["sides"] if side["fetched"] is not None]
+    if remote:
+        yield ""
+        yield from _fetched(remote, text)
 
 
 def _rates(sides: Sequence[Json], has_consumer: bool, text: Text) -> Iterator[str]:
@@ -34,14 +39,38 @@ def _rates(sides: Sequence[Json], has_consumer: bool, text: Text) -> Iterator[st
         yield _row(text.name(side["name"]), [(cell, columns[i][1]) for i, cell in enumerate(cells)])
 
 
+def _fetched(sides: Sequence[Json], text: Text) -> Iterator[str]:
+    """Of those in buckets, a sample: what was asked of the store, and how long it took to answer."""
+    columns = [
+        (text.of("requests", "请求数"), 9),
+        (text.of("fetched", "下载"), 11),
+        (text.of("x samples", "×样本"), 10),
+        (text.of("latency", "延迟"), 9),
+        ("p50", 9),
+        ("p99", 9),
+    ]
+    yield _row(text.of("a sample", "每个样本"), columns)
+    for side in sides:
+        found, latency = side["fetched"], side["fetched"]["latency_ms"] or dict.fromkeys(("mean", "p50", "p99"))
+        cells = [
+            number(found["requests_per_sample"], ".3g"),
+            format_bytes(round(found["bytes_per_sample"])),
+            number(side["read_amplification"], ".2f"),
+            *(number(latency[name], ".3g", " ms") for name in ("mean", "p50", "p99")),
+        ]
+        yield _row(text.name(side["name"]), [(cell, columns[i][1]) for i, cell in enumerate(cells)])
+
+
 def _used(sides: Sequence[Json], text: Text) -> Iterator[str]:
+    above = [(text.of("batches", "批次"), 8), ("", 8), (text.of("disk MB/s", "磁盘 MB/s"), 11)]
+    yield _row("", above)
     columns = [
         ("MB/s", 8),
         (text.of("cores", "CPU 核"), 8),
-        (text.of("disk MB/s", "磁盘 MB/s"), 11),
+        (text.of("read", "读取"), 11),
         (text.of("start-up", "启动"), 10),
         (text.of("memory", "内存"), 10),
-        (text.of("shm", "共享内存"), 10),
+        (text.of("shm*", "共享内存*"), 10),
     ]
     yield _row("", columns)
     for side in sides:

@@ -13,11 +13,11 @@ from shardtools.bench.report.verdict_words._gain import gain_words
 from shardtools.bench.report.verdict_words._names import side_name_zh
 from shardtools.bench.report.verdict_words._remedy import Remedy
 from shardtools.bench.report.verdict_words._rerun import rerun
-from shardtools.bench.report.verdict_words._said import Said, spaced
+from shardtools.bench.report.verdict_words._said import Said, percent, spaced
 from shardtools.bench.report.verdict_words._sentences import sentence
 from shardtools.bench.report.verdict_words.situation import Situation
 
-__all__ = ["Situation", "in_words", "side_name_zh", "spaced"]
+__all__ = ["Situation", "in_words", "percent", "side_name_zh", "spaced"]
 
 _REMEDIES: dict[str, Callable[[Attribution, Situation], Iterator[Remedy]]] = {
     "storage": _of_loader.storage,
@@ -59,7 +59,7 @@ def _advice(remedies: list[Remedy]) -> Said | None:
 
 
 def _remedies(found: Attribution, situation: Situation) -> list[Remedy]:
-    """Each name once. Of several stages at once those of all."""
+    """Each name once, those whose gain was measured first. Of several stages at once those of all."""
     if "inconclusive" in (found.verdict, found.confidence):
         return list(rerun(found, situation))
     if found.verdict == "balanced":
@@ -73,4 +73,4 @@ def _remedies(found: Attribution, situation: Situation) -> list[Remedy]:
     once: dict[str, Remedy] = {}
     for remedy in remedies:
         once.setdefault(remedy.name, remedy)
-    return list(once.values())
+    return sorted(once.values(), key=lambda remedy: -(remedy.gain or 0.0))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shardtools.bench.report.verdict_words._names import short_name
-from shardtools.bench.report.verdict_words._said import Said, percent
-from shardtools.units import format_bytes
+from shardtools.bench.report.verdict_words._said import Said, percent, rate, spaced
+from shardtools.units import format_bytes, plural
 
 Values = dict[str, Any]
 
@@ -30,7 +30,9 @@ def _cpu(values: Values) -> Said:
         parts.append(Said(f"workers compute {share} of the time", f"worker 有 {share} 的时间在占用 CPU"))
     if values.get("host_share") is not None:
         share = percent(values["host_share"])
-        parts.append(Said(f"{share} of all processors are in use", f"全部可用 CPU 用了 {share}"))
+        others = percent(values.get("others_share") or 0.0)
+        by, by_zh = ("", "") if others == percent(0.0) else (f", {others} by other programs", f"，其中其他程序占 {others}")
+        parts.append(Said(f"{share} of all processors are in use{by}", f"全部可用 CPU 用了 {share}{by_zh}"))
     return Said(", ".join(part.en for part in parts), "，".join(part.zh for part in parts))
 
 
@@ -94,6 +96,48 @@ def _throttled(values: Values) -> Said:
     return Said(f"the CPU quota held the loader up in {share} of the periods", f"CPU 配额在 {share} 的调度周期里限制了加载器")
 
 
+def settings_words(cell: Values) -> Said:
+    """``8 workers``, and its prefetch factor where that is not torch's own."""
+    ahead = "" if cell["prefetch_factor"] == 2 else f", prefetch factor {cell['prefetch_factor']}"
+    ahead_zh = "" if cell["prefetch_factor"] == 2 else f"、预取 {cell['prefetch_factor']}"
+    return Said(f"{plural(cell['num_workers'], 'worker')}{ahead}", f"{cell['num_workers']} 个 worker{ahead_zh} ")
+
+
+def cap_words(values: Values) -> Said:
+    """Of a search that ended for want of shared memory, in short."""
+    now, wanted = (settings_words(values[name]) for name in ("at", "wanted"))
+    fit, fit_zh = ("ran out of it", "用尽了它") if values["is_seen"] else ("would not fit", "放不下")
+    return Said(f"up to {now.en} it still became faster, and {wanted.en} {fit}", f"到{spaced(now.zh)}仍在变快，而 {wanted.zh}{fit_zh}")
+
+
+def _capped(values: Values) -> Said:
+    before, now, wanted = (settings_words(values[name]) for name in ("before", "at", "wanted"))
+    needed, free, ratio = values.get("wanted_bytes"), values.get("free_bytes"), f"{values['last_gain']:.1f}"
+    sizes = "" if needed is None else f"; {wanted.en} need {format_bytes(needed)} of /dev/shm"
+    sizes_zh = "" if needed is None else f"；{wanted.zh}需要 {format_bytes(needed)} 的 /dev/shm"
+    if needed is not None and free is not None:
+        sizes, sizes_zh = f"{sizes}, where {format_bytes(free)} are free", f"{sizes_zh}，可用 {format_bytes(free)}"
+    return Said(
+        f"with {now.en} it gives {rate(values['rate'])} samples/s, {ratio}x as fast as with {before.en}{sizes}",
+        f"{now.zh}时 {rate(values['rate'])} 样本/秒，是 {before.zh}时的 {ratio} 倍{sizes_zh}",
+    )
+
+
+def _head_of_line(values: Values) -> Said:
+    count = values["num_workers"]
+    return Said(
+        f"batches of {count} workers are handed out in order, so one that is late holds up those that are ready",
+        f"{count} 个 worker 的批次按顺序交付，一个迟到，已就绪的也要等",
+    )
+
+
+def _launch(values: Values) -> Said:
+    mean, late = f"{values['mean_ms']:.1f}", f"{values['p99_ms']:.1f}"
+    return Said(
+        f"to launch a step takes the host {mean} ms, the slowest 1 % {late} ms", f"主机启动一步平均 {mean} 毫秒，最慢 1 % 为 {late} 毫秒"
+    )
+
+
 COUNTED: dict[str, Callable[[Values], Said | None]] = {
     "reader": _reader,
     "timer": _timer,
@@ -103,6 +147,9 @@ COUNTED: dict[str, Callable[[Values], Said | None]] = {
     "cpu": _cpu,
     "throttled": _throttled,
     "transfer": _transfer,
+    "capped": _capped,
+    "head_of_line": _head_of_line,
+    "launch": _launch,
     "shm": _shm,
     "descriptors": _descriptors,
 }

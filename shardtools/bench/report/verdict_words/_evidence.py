@@ -5,6 +5,7 @@ from typing import Any
 
 from shardtools.bench.attribution import Attribution, Fact
 from shardtools.bench.report.verdict_words._counted import COUNTED
+from shardtools.bench.report.verdict_words._doubted import budget, interval_source, scattered
 from shardtools.bench.report.verdict_words._names import consumer_name, short_name
 from shardtools.bench.report.verdict_words._said import Said, percent, rate, spaced, times, times_zh
 from shardtools.bench.report.verdict_words.situation import Situation
@@ -14,9 +15,9 @@ Values = dict[str, Any]
 
 
 def evidence(found: Attribution, situation: Situation) -> list[Said]:
-    """In the order of the facts. A kind that has no words here is a defect that tests find."""
+    """In the order of the facts, how long it took last. A kind that has no words here is a defect that tests find."""
     facts = [fact for fact in found.facts if fact.kind != "loader_bound" or found.fact("rates") is None]  # which has its numbers
-    lines = (_line(fact, consumer_name(situation)) for fact in facts)
+    lines = (_line(fact, consumer_name(situation)) for fact in sorted(facts, key=lambda fact: fact.kind in _OF_TIME))
     return [line for line in lines if line is not None]
 
 
@@ -70,10 +71,20 @@ def _copy(values: Values) -> Said:
     share = values.get("exposed_share")
     part = "" if share is None else f", {percent(share)} of a step"
     part_zh = "" if share is None else f"，占每步 {percent(share)}"
+    speed = _copy_speed(values)
     return Said(
-        f"with the copy {rate(values['H'])} samples/s, without it {rate(values['G'])}{part}{leaves}",
-        f"含拷贝 {rate(values['H'])}，不含拷贝 {rate(values['G'])} 样本/秒{part_zh}{leaves_zh}",
+        f"with the copy {rate(values['H'])} samples/s, without it {rate(values['G'])}{part}{leaves}{speed.en}",
+        f"含拷贝 {rate(values['H'])}，不含拷贝 {rate(values['G'])} 样本/秒{part_zh}{leaves_zh}{speed.zh}",
     )
+
+
+def _copy_speed(values: Values) -> Said:
+    reached, ceiling = values.get("GBps"), values.get("ceiling_GBps")
+    if reached is None:
+        return Said("", "")
+    most = "" if not ceiling else f", {percent(reached / ceiling)} of the {ceiling:.3g} that were probed"
+    most_zh = "" if not ceiling else f"，为实测上限 {ceiling:.3g} 的 {percent(reached / ceiling)}"
+    return Said(f"; copies run at {reached:.3g} GB/s{most}", f"；拷贝速度 {reached:.3g} GB/s{most_zh}")
 
 
 def _contention(values: Values) -> Said:
@@ -88,57 +99,63 @@ def _contention(values: Values) -> Said:
 
 def _marginal(values: Values) -> Said:
     gain = percent(1 / values["au"] - 1)
-    return Said(f"at AU {percent(values['au'])} at most {gain} are to be gained", f"AU 已到 {percent(values['au'])}，最多还能再快 {gain}")
+    return Said(
+        f"at AU {percent(values['au'])} the loop can become at most {gain} faster", f"AU 已到 {percent(values['au'])}，最多还能再快 {gain}"
+    )
 
 
 def _intervention(values: Values) -> Said:
     name, ci, n = short_name(values["stage"]), _ci(values), values["n"]
-    repeats, rates = plural(n, "repeat"), (rate(values["baseline"]), rate(values["intervened"]))
+    before, after, source = rate(values["baseline"]), rate(values["intervened"]), interval_source(values)
     if values["stage"] == "storage":
-        what = Said("with the data in memory, proved,", "数据已确认全部在内存时")
+        what = Said("with the data proved to be in memory", "数据已确认全部在内存时")
     else:
         what = Said(f"without the cost of {name.en}", f"去掉{spaced(name.zh)}的开销后")
+    gain = Said(times(values["ratio"], ci) + source.en, times_zh(values["ratio"], ci) + source.zh)
     return Said(
-        f"{what.en} the loader gives {times(values['ratio'], ci)}: {rates[1]} instead of {rates[0]} samples/s, {repeats}",
-        f"{what.zh}，加载器达到 {times_zh(values['ratio'], ci)}：{rates[0]} → {rates[1]} 样本/秒，重复 {n} 次",
+        f"measured in {plural(n, 'pair')} of trials: {before} samples/s as it is, {after} {what.en}, {gain.en}",
+        f"{n} 组成对测试：原样 {before} 样本/秒，{what.zh} {after}，为{gain.zh}",
     )
 
 
 def _runner_up(values: Values) -> Said:
     name = short_name(values["stage"])
     return Said(
-        f"the next best is {name.en}, {times(values['ratio'], None)}", f"其次是{spaced(name.zh)}，{times_zh(values['ratio'], None)}"
+        f"without the cost of {name.en}, the next, it is {times(values['ratio'], None)}",
+        f"其次是{spaced(name.zh)}：去掉其开销后为{times_zh(values['ratio'], None)}",
     )
 
 
 def _co_bottleneck(values: Values) -> Said:
     pairs = [(short_name(stage), ratio) for stage, ratio in zip(values["stages"], values["ratios"], strict=True)]
     return Said(
-        "removing either gains about as much: " + ", ".join(f"{name.en} {times(ratio, None)}" for name, ratio in pairs),
-        "去掉任何一个收益都差不多：" + "，".join(f"{name.zh} {times_zh(ratio, None)}" for name, ratio in pairs),
+        "; ".join(f"without the cost of {name.en} the loader is {times(ratio, None)}" for name, ratio in pairs),
+        "；".join(f"去掉{spaced(name.zh)}的开销后，加载速度为{times_zh(ratio, None)}" for name, ratio in pairs),
     )
 
 
 def _no_stage(values: Values) -> Said:
     name, ratio = short_name(values["stage"]), values["ratio"]
     return Said(
-        f"the most that removing one stage gains is {times(ratio, None)}, of {name.en}",
-        f"单独去掉一个阶段最多只快到 {times_zh(ratio, None)}（{name.zh}）",
+        f"without the cost of any one stage it is {times(ratio, None)} at most ({name.en})",
+        f"单独去掉任何一个阶段的开销，最多为{times_zh(ratio, None)}（{name.zh}）",
     )
 
 
 def _unsure(values: Values) -> Said:
-    name, ci = short_name(values["stage"]), _ci(values)
-    n = values["n"]
+    name, ci, source = short_name(values["stage"]), _ci(values), interval_source(values)
+    gain = Said(times(values["ratio"], ci), times_zh(values["ratio"], ci))
+    repeats = plural(values["n"], "repeat")
     return Said(
-        f"without the cost of {name.en} {times(values['ratio'], ci)} after {plural(n, 'repeat')}, which leaves it open",
-        f"去掉{spaced(name.zh)}的开销后为 {times_zh(values['ratio'], ci)}，重复 {n} 次仍不能确定",
+        f"without the cost of {name.en} the loader is {gain.en}, by {repeats}, which leaves it open{source.en}",
+        f"去掉{spaced(name.zh)}的开销后，加载速度为{gain.zh}，重复 {values['n']} 次仍不能确定{source.zh}",
     )
 
 
 _HIDDEN = {
     "warm": Said("the page cache was warm, as asked for", "按要求使用热缓存"),
     "in_memory": Said("the files lie in memory", "文件就在内存里"),
+    "no_copy": Said("a copy of it, to read without the store, would be too large here", "本机放不下它的副本，无法在没有对象存储的情况下测"),
     "looped": Said("the data is so small that it was read again from memory", "数据太小，被从内存里反复读取"),
 }
 
@@ -160,14 +177,12 @@ def _failed(values: Values) -> Said:
     )
 
 
-def _budget(values: Values) -> Said:
-    return Said(f"time was up after {values['seconds']:.0f} s", f"{values['seconds']:.0f} 秒的时间预算已用完")
-
-
 def _trials(values: Values) -> Said:
     count, seconds = values["count"], f"{values['seconds']:.0f}"
     return Said(f"told from {plural(count, 'trial')} in {seconds} s", f"依据 {count} 次测试，用时 {seconds} 秒")
 
+
+_OF_TIME = ("budget", "trials")
 
 _WORDS: dict[str, Callable[[Values], Said | None]] = {
     **COUNTED,
@@ -180,10 +195,11 @@ _WORDS: dict[str, Callable[[Values], Said | None]] = {
     "co_bottleneck": _co_bottleneck,
     "no_stage": _no_stage,
     "unsure": _unsure,
+    "scattered": scattered,
     "storage_hidden": _hidden,
     "status": _status,
     "failed": _failed,
-    "budget": _budget,
+    "budget": budget,
     "trials": _trials,
 }
 

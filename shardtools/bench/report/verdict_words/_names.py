@@ -1,13 +1,12 @@
 """What stages and consumers are called."""
 
-from shardtools.bench.report.verdict_words._said import Said
+from shardtools.bench.report.verdict_words._said import Said, spaced
 from shardtools.bench.report.verdict_words.situation import Situation
 
 _STAGES = {
     "transform": Said("the transform", "变换（transform）"),
     "collate": Said("collating batches", "批次拼装（collate）"),
     "transfer": Said("sending batches from the workers to the main process", "批次从 worker 到主进程的传输（IPC）"),
-    "h2d_copy": Said("the copy to the GPU", "主机到 GPU 的拷贝（H2D）"),
     "shared_memory": Said("shared memory (/dev/shm)", "共享内存（/dev/shm）"),
     "fd_limit": Said("the limit of open files", "文件描述符上限"),
     "contention": Said("contention", "CPU 争抢或批次抖动"),
@@ -40,6 +39,9 @@ def stage_name(stage: str, situation: Situation) -> Said:
     """In full: what it is for this data."""
     if stage == "storage":
         return _READING[situation.layout.kind]
+    if stage == "h2d_copy":
+        device = device_name(situation)
+        return Said(f"the copy to {device.en}", f"主机到{spaced(device.zh)}的拷贝（H2D）")
     if stage == "parse":
         return _PARSING[situation.layout.kind]
     if stage == "decode":
@@ -53,6 +55,11 @@ def short_name(stage: str) -> Said:
     if stage in _SHORT_ZH:
         return Said(stage, _SHORT_ZH[stage])
     return _SHORT.get(stage) or _STAGES.get(stage) or Said(stage, stage)
+
+
+def device_name(situation: Situation) -> Said:
+    """Where batches are copied to."""
+    return Said("the GPU", "GPU ") if situation.consumer.device == "cuda" else Said("the simulated device", "模拟设备")
 
 
 def consumer_name(situation: Situation) -> Said:

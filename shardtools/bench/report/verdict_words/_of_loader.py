@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from shardtools.bench.attribution import Attribution
 from shardtools.bench.report.verdict_words._remedy import Remedy
-from shardtools.bench.report.verdict_words._said import Said
+from shardtools.bench.report.verdict_words._said import Said, rate
 from shardtools.bench.report.verdict_words.situation import Situation
 from shardtools.bench.statistics import LITTLE_GAIN, NO_DIFFERENCE
 from shardtools.units import format_bytes, plural
@@ -21,24 +21,28 @@ _MANY_TENSORS = 8
 
 
 def workers(found: Attribution, situation: Situation) -> Iterator[Remedy]:
-    """Up to the knee, never more than shards or, unless they wait, processors, and not where the processors are busy already."""
+    """Up to the knee, never more than shards or, unless they wait, processors, and not where the processors are busy already, unless
+    the search measured that they help."""
     cpu = found.fact("cpu")
     shares = [] if cpu is None else [cpu.values.get(name) for name in ("worker_share", "host_share")]
     wanted = situation.more_workers(bool(shares) and all(share is not None and share < _IDLE for share in shares))
     is_full = cpu is not None and (cpu.values.get("host_share") or 0.0) >= _FULL_HOST
-    if wanted is None or is_full:
+    gain, rates = situation.knee_gain, situation.knee_rates
+    if wanted is None or (is_full and gain is None):
         return
-    why = Said(f"use {plural(wanted, 'worker')}", f"用 {wanted} 个 worker")
-    if situation.knee_workers is None:
-        why = Said(f"{why.en} (--matrix finds the knee)", f"{why.zh}（--matrix 可找出拐点）")
-    yield Remedy("workers", why, f"--num-workers {wanted}")
+    verb = Said("try", "试用") if situation.knee_workers is None else Said("use", "用")
+    why = Said(f"{verb.en} {plural(wanted, 'worker')}", f"{verb.zh} {wanted} 个 worker")
+    if gain is not None and rates is not None:
+        before, after = rate(rates[0]), rate(rates[1])
+        why = Said(f"{why.en}: the search found {before} -> {after} samples/s", f"{why.zh}：搜索测得 {before} → {after} 样本/秒")
+    yield Remedy("workers", why, f"--num-workers {wanted}", gain)
 
 
 def storage(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     yield from _shards(situation)
     yield from _sequential(situation)
-    yield from _cache(found, situation)
     yield from _predownload(situation)
+    yield from _kept(found, situation) if situation.is_remote else _cache(found, situation)
     disk = found.fact("disk")
     is_full = disk is not None and (disk.values.get("share") or 0.0) >= _FULL_DISK
     if not is_full:
@@ -54,7 +58,8 @@ def _shards(situation: Situation) -> Iterator[Remedy]:
         return
     if situation.shards_over_this is None:
         tokens = _token_options(situation) if situation.tokenizes else ""
-        command = f"shardtools pack {situation.layout.uri} shards/ --to {'mds' if tokens else 'wds'}{tokens}"
+        place = f"{situation.layout.uri.rstrip('/')}-shards" if situation.is_remote else "shards/"
+        command = f"shardtools pack {situation.layout.uri} {place} --to {'mds' if tokens else 'wds'}{tokens}"
         yield Remedy("shards", Said("pack into shards", "打包成分片"), command)
         return
     low, high = situation.shards_over_this
@@ -62,13 +67,19 @@ def _shards(situation: Situation) -> Iterator[Remedy]:
     if low <= 1 + NO_DIFFERENCE:
         said = Said("use the shards, if more blocks show that they gain here", "使用分片（本机收益尚不确定，请加大 --blocks 确认）")
     batch_size, uri = situation.workload.batch_size, situation.shards_uri or "shards/"
-    yield Remedy("shards", said, f"shardtools.loaders.open_dataset({uri!r}, batch_size={batch_size}, shuffle=True, seed=0)")
+    yield Remedy(
+        "shards", said, f"shardtools.loaders.open_dataset({uri!r}, batch_size={batch_size}, shuffle=True, seed=0)", _sure_gain(low)
+    )
+
+
+def _sure_gain(low: float) -> float | None:
+    return low if low > 1 + NO_DIFFERENCE else None
 
 
 def _sequential(situation: Situation) -> Iterator[Remedy]:
     """Random reads inside large files become reads from begin to end, with a buffer that shuffles."""
     kind, reader = situation.layout.kind, situation.layout.reader
-    if not situation.workload.shuffle or reader in ("webdataset", "streaming") or kind == "files":
+    if not situation.workload.shuffle or reader in ("webdataset", "streaming") or kind == "files" or situation.is_remote:
         return
     if kind == "wds":
         said = Said("read shards from begin to end and shuffle in a buffer", "顺序读分片，用缓冲区打乱")
@@ -88,6 +99,25 @@ def _cache(found: Attribution, situation: Situation) -> Iterator[Remedy]:
         f"让页缓存装下全部数据（{amounts[0]}，可用内存 {amounts[1]}），只有第一轮慢",
     )
     yield Remedy("cache", said, "--cache warm")
+
+
+def _kept(found: Attribution, situation: Situation) -> Iterator[Remedy]:
+    """Of a bucket: what was fetched once is not fetched again where the reader keeps it."""
+    if situation.is_small or found.fact("storage_hidden") is not None:
+        return
+    if situation.layout.reader == "webdataset":
+        said = Said(
+            "read the same shards by shardtools, which fetches ahead and keeps local copies",
+            "改用 shardtools 读取同样的分片：提前下载并保留本地副本",
+        )
+        yield Remedy("reader", said, "--reader shardtools")
+        return
+    said = Said(
+        "keep local copies on a disk that holds all of it: only the first epoch fetches",
+        "在放得下全部数据的盘上保留本地副本，只有第一轮需要下载",
+    )
+    own = situation.layout.reader == "shardtools"
+    yield Remedy("kept", said, "LoaderOptions(cache_folder='/local/disk')" if own else "StreamingDataset(remote=..., local='/local/disk')")
 
 
 def _predownload(situation: Situation) -> Iterator[Remedy]:
@@ -149,11 +179,11 @@ def transform(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     yield from workers(found, situation)
     own = situation.workload.transform
     what = (
-        Said("the fixed part of the transform", "变换中固定的部分")
+        Said("the part of the transform that is the same in every epoch", "变换中每轮都相同的部分")
         if own is None
-        else Said(f"the fixed part of {own}", f" {own} 中固定的部分")
+        else Said(f"the part of {own} that is the same in every epoch", f" {own} 中每轮都相同的部分")
     )
-    yield Remedy("offline", Said(f"do {what.en} once, offline", f"把{what.zh}离线做一次"))
+    yield Remedy("offline", Said(f"precompute once, offline, {what.en}", f"把{what.zh}离线做一次"))
     if situation.has_gpu:
         said = Said("transform whole batches on the GPU, after the copy", "把变换搬到 GPU 上按批做")
         yield Remedy("gpu", said, "batch = torchvision.transforms.v2.Compose([...])(batch.to('cuda', non_blocking=True))")

@@ -1,17 +1,18 @@
 """Remedies for what lies around the loader: the copy, shared memory, descriptors, and two that hold each other up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from shardtools.bench.attribution import Attribution
+from shardtools.bench.attribution import LATE, Attribution
+from shardtools.bench.prediction import Batch, Limits, Probe, exceeded, predict
 from shardtools.bench.report.verdict_words._of_loader import transfer
 from shardtools.bench.report.verdict_words._remedy import Remedy
 from shardtools.bench.report.verdict_words._said import Said
 from shardtools.bench.report.verdict_words.situation import Situation
 from shardtools.bench.shm_size import ShmSize
+from shardtools.bench.spec import Settings
 from shardtools.units import plural
-
-LATE = 5.0
-"""The slowest 1 % of waits over their mean: single batches come late."""
 
 
 def h2d_copy(found: Attribution, situation: Situation) -> Iterator[Remedy]:
@@ -33,27 +34,79 @@ def h2d_copy(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     yield from (remedy for remedy in transfer(found, situation) if remedy.name in ("fewer_tensors", "smaller"))
 
 
-def shared_memory(_found: Attribution, situation: Situation) -> Iterator[Remedy]:
-    settings, each = situation.settings, situation.batch.get("shm_bytes")
-    if each is not None:
-        now = (situation.machine.get("shm") or {}).get("size_bytes") or 0
-        size = ShmSize.for_bytes(each * (settings.num_workers * settings.prefetch_factor + 2))
-        if size.num_bytes <= now:  # which was not enough: something else uses it
-            size = ShmSize.for_bytes(now)
+def shared_memory(found: Attribution, situation: Situation) -> Iterator[Remedy]:
+    settings, cap = situation.settings, found.fact("capped")
+    size = _shm_size(situation, None if cap is None else cap.values["wanted_bytes"])
+    if size is not None:
         yield Remedy("shm_size", Said(f"give /dev/shm {size}", f"把 /dev/shm 加到 {size}"), f"docker run --shm-size={size.docker}")
         where = Said("in Kubernetes, mount it from memory", "Kubernetes 中用内存卷挂载")
         yield Remedy("empty_dir", where, f"emptyDir: {{medium: Memory, sizeLimit: {size.kubernetes}}}")
-    if settings.prefetch_factor > 1:
-        said = Said("read fewer batches ahead", "减少预取批数")
-        yield Remedy("prefetch_factor", said, f"--prefetch-factor {max(1, settings.prefetch_factor // 2)}")
-    if settings.num_workers > 1:
-        yield Remedy("fewer_workers", Said("use fewer workers", "减少 worker 数"), f"--num-workers {settings.num_workers // 2}")
-    elif settings.num_workers == 1:
+    if cap is not None:
+        yield from _room(cap.values, situation)
+        return
+    yield from _shorter_queue(situation)
+    fewer_workers = _halved(settings.num_workers, lambda count: _has_room(situation, replace(settings, num_workers=count)))
+    if fewer_workers is not None:
+        yield Remedy("fewer_workers", Said("use fewer workers", "减少 worker 数"), f"--num-workers {fewer_workers}")
+    elif settings.num_workers > 0:
         said = Said("read in the main process, which takes no shared memory", "在主进程内读取，不占共享内存")
         yield Remedy("fewer_workers", said, "--num-workers 0")
-    if situation.workload.batch_size > 1:
-        said = Said("make batches smaller", "减小批大小")
-        yield Remedy("batch_size", said, f"--batch-size {situation.workload.batch_size // 2}")
+    yield from _smaller_batches(situation, settings)
+
+
+def _shorter_queue(situation: Situation) -> Iterator[Remedy]:
+    settings = situation.settings
+    fewer = _halved(settings.prefetch_factor, lambda count: _has_room(situation, replace(settings, prefetch_factor=count)))
+    if fewer is not None:
+        yield Remedy("prefetch_factor", Said("read fewer batches ahead", "减少预取批数"), f"--prefetch-factor {fewer}")
+
+
+def _halved(now: int, has_room: Callable[[int], bool]) -> int | None:
+    """The first of half, a quarter and so on down to 1 for which there is room; None where there is none, or nothing to halve."""
+    while now > 1:
+        now //= 2
+        if has_room(now):
+            return now
+    return None
+
+
+def _has_room(situation: Situation, settings: Settings, batch_size: int | None = None) -> bool:
+    """By the rule that refuses trials, so that what is advised is not refused in its turn. What is not known refuses nothing."""
+    samples, machine = situation.workload.batch_size, situation.machine
+    shm_bytes = situation.batch.get("shm_bytes", 0) * (samples if batch_size is None else batch_size) // samples
+    probe = Probe(Batch(shm_bytes, situation.batch.get("tensors", 0), shm_bytes, 0, samples), None, None, None)
+    soft = (machine.get("rlimit_nofile") or {}).get("soft")
+    limits = Limits((machine.get("shm") or {}).get("free_bytes"), soft if isinstance(soft, int) else None, None)
+    return not exceeded(predict(probe, settings, "blocking"), limits)
+
+
+def _shm_size(situation: Situation, wanted_bytes: int | None) -> ShmSize | None:
+    """For the setting that is wanted, else for the current one, and more than there is. None: what a batch takes is not known."""
+    settings, each = situation.settings, situation.batch.get("shm_bytes")
+    if wanted_bytes is None:
+        if each is None:
+            return None
+        wanted_bytes = each * (settings.num_workers * settings.prefetch_factor + 2)
+    now = (situation.machine.get("shm") or {}).get("size_bytes") or 0
+    size = ShmSize.for_bytes(wanted_bytes)
+    return ShmSize.for_bytes(now) if size.num_bytes <= now else size  # which was not enough: something else uses it
+
+
+def _room(values: Mapping[str, Any], situation: Situation) -> Iterator[Remedy]:
+    """What makes room for more workers where /dev/shm stays as it is."""
+    wanted = values["wanted"]
+    asked = replace(situation.settings, num_workers=wanted["num_workers"], prefetch_factor=wanted["prefetch_factor"])
+    fewer = _halved(asked.prefetch_factor, lambda count: _has_room(situation, replace(asked, prefetch_factor=count)))
+    if fewer is not None and asked.num_workers > values["at"]["num_workers"]:
+        said = Said("read fewer batches ahead, which leaves room for more workers", "减少预取批数，为更多 worker 腾出空间")
+        yield Remedy("prefetch_factor", said, f"--num-workers {asked.num_workers} --prefetch-factor {fewer}")
+    yield from _smaller_batches(situation, asked)
+
+
+def _smaller_batches(situation: Situation, settings: Settings) -> Iterator[Remedy]:
+    smaller = _halved(situation.workload.batch_size, lambda count: _has_room(situation, settings, count))
+    if smaller is not None:
+        yield Remedy("batch_size", Said("make batches smaller", "减小批大小"), f"--batch-size {smaller}")
 
 
 def fd_limit(found: Attribution, situation: Situation) -> Iterator[Remedy]:
@@ -64,9 +117,7 @@ def fd_limit(found: Attribution, situation: Situation) -> Iterator[Remedy]:
     needed = 2048 if tensors is None else 2 * tensors * (settings.num_workers * settings.prefetch_factor + 2)
     wanted = 1 << (max(needed, limit or 0, 1024)).bit_length()
     yield Remedy("descriptors", Said("allow more open files", "调高文件描述符上限"), f"ulimit -n {wanted}")
-    if settings.prefetch_factor > 1:
-        said = Said("read fewer batches ahead", "减少预取批数")
-        yield Remedy("prefetch_factor", said, f"--prefetch-factor {max(1, settings.prefetch_factor // 2)}")
+    yield from _shorter_queue(situation)
     said = Said("share tensors by files, which hold no descriptors", "改用不占描述符的文件共享方式")
     yield Remedy("file_system", said, "torch.multiprocessing.set_sharing_strategy('file_system')")
 

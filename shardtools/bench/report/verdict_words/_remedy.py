@@ -17,5 +17,8 @@ class Remedy:
     options: str | None = None
     """Options of bench, a command or code, to be typed as it stands; None where there is nothing to type."""
 
+    gain: float | None = None
+    """Times as fast, where that was measured: what is known to help comes before what may."""
+
     def as_json(self) -> dict[str, Any]:
         return {"name": self.name, **self.said.as_json(), "options": self.options}

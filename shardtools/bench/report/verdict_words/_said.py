@@ -29,9 +29,10 @@ def percent(share: float) -> str:
 
 
 def times(ratio: float, ci: tuple[float, float] | None) -> str:
-    """``1.8x (1.6-2.0)``."""
-    return f"{ratio:.1f}x" + ("" if ci is None else f" ({ci[0]:.1f}-{ci[1]:.1f})")
+    """``1.8x as fast (1.6-2.0x)``."""
+    return f"{ratio:.1f}x as fast" + ("" if ci is None else f" ({ci[0]:.1f}-{ci[1]:.1f}x)")
 
 
 def times_zh(ratio: float, ci: tuple[float, float] | None) -> str:
-    return f"{ratio:.1f} 倍" + ("" if ci is None else f"（{ci[0]:.1f}–{ci[1]:.1f}）")
+    """``原来的 1.8 倍（1.6–2.0）``."""
+    return f"原来的 {ratio:.1f} 倍" + ("" if ci is None else f"（{ci[0]:.1f}–{ci[1]:.1f}）")

@@ -1,15 +1,19 @@
 """The verdict in one sentence of each language."""
 
 from collections.abc import Callable
+from typing import Any
 
-from shardtools.bench.attribution import Attribution
+from shardtools.bench.attribution import LATE, MIN_RATIO, Attribution
+from shardtools.bench.report.verdict_words._counted import cap_words
+from shardtools.bench.report.verdict_words._doubted import budget, why_scattered
 from shardtools.bench.report.verdict_words._names import consumer_name, short_name, side_name_zh, stage_name
-from shardtools.bench.report.verdict_words._of_memory import LATE
 from shardtools.bench.report.verdict_words._said import Said, percent, rate, spaced, times, times_zh
 from shardtools.bench.report.verdict_words.situation import Situation
 
 _CONFIDENCE = {"high": Said("confidence high", "置信度高"), "medium": Said("confidence medium", "置信度中")}
 _NOISY = Said("noisy host: run it again when nothing else runs", "机器有干扰，请在空闲时重跑")
+_IS_NOISY = Said("noisy host", "机器有干扰")
+"""Where the advice is to run it again already."""
 
 
 def sentence(found: Attribution, situation: Situation, advice: Said | None) -> Said:
@@ -20,7 +24,8 @@ def sentence(found: Attribution, situation: Situation, advice: Said | None) -> S
         body = _BODIES.get(found.verdict, _stage)(found, situation)
     if advice is not None:
         body = Said(f"{body.en}; {advice.en}", f"{body.zh}；建议{advice.zh}")
-    asides = [aside for aside in (_CONFIDENCE.get(found.confidence), _hidden(found), _NOISY if situation.is_noisy else None) if aside]
+    noisy = _IS_NOISY if any(words in body.en for words in ("quiet host", "nothing else runs")) else _NOISY
+    asides = [aside for aside in (_CONFIDENCE.get(found.confidence), _hidden(found), noisy if situation.is_noisy else None) if aside]
     asides = [aside for aside in asides if aside.en not in body.en]
     end = "" if not asides else f" ({'; '.join(aside.en for aside in asides)})"
     end_zh = "" if not asides else f"（{'；'.join(aside.zh for aside in asides)}）"
@@ -35,6 +40,7 @@ def _hidden(found: Attribution) -> Said | None:
     why = {
         "warm": Said("the page cache was warm", "缓存是热的"),
         "in_memory": Said("the files lie in memory", "文件在内存里"),
+        "no_copy": Said("a copy of it would be too large here", "本机放不下它的副本"),
         "looped": Said("the data was read again from memory", "数据在内存里被反复读取"),
     }[fact.values["reason"]]
     return Said(f"storage not judged, since {why.en}", f"{why.zh}，未评判存储")
@@ -46,17 +52,12 @@ def _rates(found: Attribution, situation: Situation) -> Said:
     if loader is None:
         return Said("", "")
     if most is None:
-        return Said(f": it gives {rate(loader)} samples/s", f"：加载器 {rate(loader)} 样本/秒")
+        return Said(f": the loader gives {rate(loader)} samples/s in short trials", f"：短测试中加载器 {rate(loader)} 样本/秒")
     name = consumer_name(situation)
     return Said(
-        f": it gives {rate(loader)} samples/s, {name.en} could take {rate(most)}",
+        f": the loader gives {rate(loader)} samples/s, {name.en} could take {rate(most)}",
         f"：加载器 {rate(loader)} 样本/秒，{name.zh}可吃 {rate(most)}",
     )
-
-
-def _of_loader(rates: str) -> str:
-    """Where the loader was not named before."""
-    return rates.replace(": it gives", ": the loader gives")
 
 
 def _stage(found: Attribution, situation: Situation) -> Said:
@@ -78,13 +79,14 @@ def _au(found: Attribution) -> float | None:
     return full / alone if full is not None and alone else None
 
 
-def _h2d_copy(found: Attribution, _situation: Situation) -> Said:
+def _h2d_copy(found: Attribution, situation: Situation) -> Said:
     with_copy, without = found.rates.get("H"), found.rates.get("G")
+    name = stage_name("h2d_copy", situation)
     if with_copy is None or without is None:
-        return Said("the copy to the GPU limits it", "当前瓶颈在主机到 GPU 的拷贝（H2D）")
+        return Said(f"{name.en} limits it", f"当前瓶颈在{name.zh}")
     return Said(
-        f"the copy to the GPU limits it: {rate(with_copy)} samples/s with the copy, {rate(without)} without, and the loader gives more",
-        f"当前瓶颈在主机到 GPU 的拷贝（H2D）：含拷贝 {rate(with_copy)} 样本/秒，不含拷贝 {rate(without)}，加载器供得上",
+        f"{name.en} limits it: {rate(with_copy)} samples/s with the copy, {rate(without)} without, and the loader gives more",
+        f"当前瓶颈在{name.zh}：含拷贝 {rate(with_copy)} 样本/秒，不含拷贝 {rate(without)}，加载器供得上",
     )
 
 
@@ -112,21 +114,24 @@ def _balanced(found: Attribution, situation: Situation) -> Said:
     if found.fact("marginal") is not None and au:
         gain = percent(1 / au - 1)
         return Said(
-            f"no single bottleneck: AU {percent(au)}, at most {gain} are to be gained",
+            f"no single bottleneck: AU {percent(au)}, so the loop can become at most {gain} faster",
             f"没有单一瓶颈：AU {percent(au)}，最多还能再快 {gain}",
         )
     rates, most = _rates(found, situation), found.fact("no_stage")
     if most is None:
-        return Said(f"no single bottleneck{_of_loader(rates.en)}", f"没有单一瓶颈{rates.zh}")
+        return Said(f"no single bottleneck{rates.en}", f"没有单一瓶颈{rates.zh}")
     name, ratio = short_name(most.values["stage"]), most.values["ratio"]
     return Said(
-        f"no single bottleneck{_of_loader(rates.en)}; removing one stage gains {times(ratio, None)} at most ({name.en})",
-        f"没有单一瓶颈{rates.zh}；去掉任一阶段最多快到 {times_zh(ratio, None)}（{name.zh}）",
+        f"no single bottleneck{rates.en}; without the cost of any one stage it is {times(ratio, None)} at most ({name.en})",
+        f"没有单一瓶颈{rates.zh}；去掉任一阶段的开销，最多为{times_zh(ratio, None)}（{name.zh}）",
     )
 
 
 def _shared_memory(found: Attribution, situation: Situation) -> Said:
-    fact = found.fact("status")
+    fact, cap = found.fact("status"), found.fact("capped")
+    if cap is not None:
+        told = cap_words(cap.values)
+        return Said(f"shared memory (/dev/shm) limits the loader: {told.en}", f"当前瓶颈在共享内存（/dev/shm）：{told.zh}")
     if fact is not None and fact.values["status"] == "refused":
         return Said(
             "shared memory (/dev/shm) is too small for these settings: that was foreseen, so the loader was not run",
@@ -136,7 +141,7 @@ def _shared_memory(found: Attribution, situation: Situation) -> Said:
         return Said("shared memory (/dev/shm) is too small: the loader broke off", "共享内存（/dev/shm）不足，加载器中途失败")
     rates = _rates(found, situation)
     return Said(
-        f"shared memory (/dev/shm) limits how many batches may be under way{_of_loader(rates.en)}",
+        f"shared memory (/dev/shm) limits how many batches may be under way{rates.en}",
         f"共享内存（/dev/shm）限制了在途批次数{rates.zh}",
     )
 
@@ -164,25 +169,35 @@ def _inconclusive(found: Attribution, situation: Situation) -> Said:
     return Said(f"Inconclusive: {why.en}", f"无法定论：{why.zh}")
 
 
+def _suspected(values: dict[str, Any], situation: Situation) -> Said:
+    """The stage that gained most, named as the suspect only where its gain would do for a verdict."""
+    name, n = stage_name(values["stage"], situation), values["n"]
+    ci = None if values.get("low") is None else (values["low"], values["high"])
+    few, few_zh = (", in one trial only", "，只测了一次") if n == 1 else ("", "")
+    gain, gain_zh = f"{times(values['ratio'], ci)}{few}", f"{times_zh(values['ratio'], ci)}{few_zh}"
+    if values["ratio"] < MIN_RATIO:
+        return Said(f"nothing stands out; without {name.en} it is {gain}", f"看不出突出的瓶颈；去掉{spaced(name.zh)}后为{gain_zh}")
+    return Said(
+        f"{name.en} may be what limits it, but that is not sure: without its cost the loader is {gain}",
+        f"瓶颈可能在{spaced(name.zh)}，但不能确定：去掉其开销后，加载速度为{gain_zh}",
+    )
+
+
 def _why(found: Attribution, situation: Situation) -> Said:
     if (fact := found.fact("status")) is not None:
         return Said(
             f"a trial ended as {fact.values['status']}: {fact.values['message']}",
             f"有测试以 {fact.values['status']} 结束：{fact.values['message']}",
         )
+    if (fact := found.fact("scattered")) is not None:
+        return why_scattered(fact.values, situation)
     if (fact := found.fact("unsure")) is not None:
-        name, values = short_name(fact.values["stage"]), fact.values
-        ci = None if values.get("low") is None else (values["low"], values["high"])
-        return Said(
-            f"removing {name.en} gains {times(values['ratio'], ci)}, which leaves it open",
-            f"去掉{spaced(name.zh)}后为 {times_zh(values['ratio'], ci)}，区间太宽",
-        )
+        return _suspected(fact.values, situation)
     if (fact := found.fact("failed")) is not None:
         name, message = short_name(fact.values["stage"]), fact.values["message"]
         return Said(f"the trial without the cost of {name.en} failed: {message}", f"去掉{spaced(name.zh)}开销的测试失败：{message}")
     if (fact := found.fact("budget")) is not None:
-        seconds = f"{fact.values['seconds']:.0f}"
-        return Said(f"time was up after {seconds} s", f"{seconds} 秒内没有得出结论")
+        return budget(fact.values)
     if found.verdict != "inconclusive":
         name = stage_name(found.verdict, situation)
         return Said(f"{name.en} may be what limits it, but that is not sure", f"瓶颈可能在{name.zh}，但不能确定")

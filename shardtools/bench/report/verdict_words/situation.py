@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardtools.bench.spec import Consumer, Layout, Settings, Workload
+from shardtools.bench.spec import MIN_SECONDS, Consumer, Layout, Settings, Workload
+from shardtools.bench.statistics import LITTLE_GAIN
 
 _SMALL_KINDS = ("files", "jsonl")
 
@@ -35,9 +36,13 @@ class Situation:
     """Where those lie."""
     knee_workers: int | None = None
     """Of the search; None: not searched."""
-    min_seconds: float = 5.0
+    knee_rates: tuple[float, float] | None = None
+    """Samples a second that the search found for the settings as they are, and for those with ``knee_workers``."""
+    min_seconds: float = MIN_SECONDS
     """Of a measured window, as it was asked for."""
     is_noisy: bool = False
+    ended_steps: tuple[int, int] | None = None
+    """Of most windows, the data ended after so many steps, and so many were wanted; None: they were long enough."""
 
     @property
     def is_small(self) -> bool:
@@ -72,6 +77,12 @@ class Situation:
     def usable_memory_bytes(self) -> int | None:
         found = (self.machine.get("mem") or {}).get("usable_bytes")
         return None if found is None else int(found)
+
+    @property
+    def knee_gain(self) -> float | None:
+        """Of the workers of the knee, as the search measured it; None where that is nothing to speak of."""
+        gain = None if self.knee_rates is None else self.knee_rates[1] / self.knee_rates[0]
+        return gain if gain is not None and gain >= LITTLE_GAIN else None
 
     def more_workers(self, is_waiting: bool = False) -> int | None:
         """So many workers are worth trying: up to the knee where it is known, else twice as many, never more than shards, nor than
