@@ -69,14 +69,19 @@ def is_decoded_before(dataset: Dataset, shard: Shard, name: str) -> bool:
 def _check_image(kind: str, value: memoryview) -> str | None:
     from PIL import Image, UnidentifiedImageError
 
+    from shardtools.transforms.images import count_frames, decode_all
+
+    data = bytes(value)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(value), formats=[kind]) as image:
+            with Image.open(io.BytesIO(data), formats=[kind]) as image:
                 width, height = image.size
-                if width * height > _MAX_PIXELS:
-                    return f"expected a {kind} of at most {_MAX_PIXELS:,} pixels, got one that says {width} x {height}"
-                image.load()
+                num_frames = count_frames(image, kind)
+                if width * height * num_frames > _MAX_PIXELS:
+                    said = f"{width} x {height}" + (f" in {num_frames:,} frames" if num_frames > 1 else "")
+                    return f"expected a {kind} of at most {_MAX_PIXELS:,} pixels, got one that says {said}"
+                decode_all(image, data, kind, num_frames)
     except UnidentifiedImageError:  # whose text is the address of the buffer in memory
         return f"expected a {kind} image, got {_shown(value)}"
     except Exception as error:  # decoders raise whatever they stumble on

@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -25,6 +27,17 @@ def array(values) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, values)
     return buffer.getvalue()
+
+
+def png_without_rows(lost: int, pixels: int = 24) -> bytes:
+    """A grey PNG whose chunks and checksums are right, and whose last rows are not there."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", pixels, pixels, 8, 0, 0, 0, 0)
+    rows = (b"\0" + b"\x7f" * pixels) * (pixels - lost)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 SOUND = {
@@ -59,10 +72,12 @@ def test_sound_values(tmp_path):
     ("name", "data"),
     [
         ("a.jpg", SOUND["a.jpg"][:-200]),
+        ("a.jpg", SOUND["a.jpg"][:-200] + b"\xff\xd9"),
         ("a.jpg", SOUND["a.png"]),
         ("a.jpg", b""),
         ("a.png", SOUND["a.png"][:60]),
         ("a.png", SOUND["a.png"][:60] + b"\0" * 8 + SOUND["a.png"][68:]),
+        ("a.png", png_without_rows(1)),
         ("a.webp", SOUND["a.webp"][:40]),
         ("a.json", b'{"x": '),
         ("a.json", b"[" * 100_000),
@@ -82,6 +97,10 @@ def test_a_value_that_does_not_decode(tmp_path, name, data):
     assert repr(name.partition(".")[2]) in finding.detail
     assert " object at 0x" not in finding.detail, "an address in memory is another in every run"
     assert verify(folder, VerifyOptions(workers=1)).findings == ()
+
+
+def test_a_png_with_all_its_rows_is_sound(tmp_path):
+    assert verify(folder_of(tmp_path, {"a.png": png_without_rows(0)}), DEEP).findings == ()
 
 
 def test_an_image_that_claims_to_be_huge_is_not_decoded(tmp_path):

@@ -25,6 +25,9 @@ from shardtools.transforms.images._kinds import (
     unknown_fields,
 )
 from shardtools.transforms.images._pixels import BadImageError, changed, libraries
+from shardtools.transforms.images._soundness import count_frames, decode_all
+
+__all__ = ["Images", "count_frames", "decode_all"]
 
 _DEFAULT_QUALITY = 92
 _CHOOSE = "name the fields that hold images with --image-fields"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from PIL import Image, JpegImagePlugin, __version__, features
 
 from shardtools.errors import ShardtoolsError
-from shardtools.transforms.images._png_rows import lacks_rows
+from shardtools.transforms.images._soundness import count_frames, decode_all
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -26,10 +26,6 @@ _TURNS = {
 """What makes the pixels upright, by EXIF orientation."""
 _GAP = 2.0
 """How many times the wanted size is kept for the filter, when libjpeg or a box filter halves the image first."""
-_JPEG_END = b"\xff\xd9"
-_FILLING = bytes((37 * i + 11) % 251 for i in range(256))
-"""No marker, and pixels of many values."""
-_EARLY_END = "its pixel data ends before the image does"
 _REDUCED_MODES = ("L", "RGB", "CMYK")
 
 
@@ -67,13 +63,12 @@ def changed(data: bytes, kind: str, wanted: Wanted) -> bytes:
     """The image as it is to be stored: ``data`` itself where nothing changes. Raises BadImageError."""
     try:
         image = Image.open(BytesIO(data), formats=[kind.upper()])
-        # A JPEG's further pictures, such as a depth map, are no frames.
-        num_frames = 1 if kind == "JPEG" else getattr(image, "n_frames", 1)
+        num_frames = count_frames(image, kind)
         if image.width * image.height * num_frames > MAX_PIXELS:
             raise _too_large(f"{image.width} x {image.height}" + (f" in {num_frames:,} frames" if num_frames > 1 else ""))
         is_resized = wanted.resize is not None and num_frames == 1 and min(image.size) > wanted.resize
         if wanted.check:
-            _check(image, data, kind, num_frames)
+            decode_all(image, data, kind, num_frames)
         return _resized(image, data, kind, wanted) if is_resized else data
     except (BadImageError, MemoryError):
         raise
@@ -88,42 +83,6 @@ def changed(data: bytes, kind: str, wanted: Wanted) -> bytes:
 
 def _too_large(got: str) -> BadImageError:
     return BadImageError("image-too-large", f"expected an image of at most {MAX_PIXELS:,} pixels, got {got}; make it smaller first")
-
-
-def _check(image: "PilImage", data: bytes, kind: str, num_frames: int) -> None:
-    if kind == "PNG":
-        # Decoding passes over the checksums of chunks.
-        Image.open(BytesIO(data), formats=["PNG"]).verify()
-    if kind == "JPEG":
-        _refuse_early_end(data)
-        return
-    for frame in range(num_frames):
-        if frame:
-            image.seek(frame)
-        image.load()
-    # Rows that are missing are black, the last first; to inflate all of it again, in order to count, takes half as long as to decode it.
-    if kind == "PNG" and (num_frames > 1 or image.info.get("interlace") or not _has_last_row(image)) and lacks_rows(data):
-        raise ValueError(_EARLY_END)
-
-
-def _has_last_row(image: "PilImage") -> bool:
-    return any(image.crop((0, image.height - 1, *image.size)).tobytes())
-
-
-def _refuse_early_end(data: bytes) -> None:
-    """Of pixels that are not there, libjpeg makes grey ones without a word; only then do bytes that follow change the image."""
-    end = data.rfind(_JPEG_END)
-    if _decoded(data).tobytes() != _decoded(data[:end] + _FILLING + data[end:]).tobytes():
-        raise ValueError(_EARLY_END)
-
-
-def _decoded(data: bytes) -> "PilImage":
-    """An eighth of the size, where that reads every coefficient all the same, at half the cost, and shows what fills a gap."""
-    image = Image.open(BytesIO(data), formats=["JPEG"])
-    if not image.info.get("progressive"):  # there, later scans hold nothing that an eighth would show
-        image.draft(None, (1, 1))
-    image.load()
-    return image
 
 
 def _resized(image: "PilImage", data: bytes, kind: str, wanted: Wanted) -> bytes:
