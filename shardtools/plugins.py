@@ -13,6 +13,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -22,8 +23,13 @@ from shardtools.errors import UsageError
 
 def names(package: str) -> list[str]:
     """The names registered under ``shardtools.{package}``, sorted; imports nothing."""
-    folders = [os.path.join(path, package) for path in shardtools.__path__]
-    return sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_"))
+    return list(_names(package, tuple(shardtools.__path__)))
+
+
+@cache  # every place that is opened asks
+def _names(package: str, paths: tuple[str, ...]) -> tuple[str, ...]:
+    modules = pkgutil.iter_modules([os.path.join(path, package) for path in paths])
+    return tuple(sorted(module.name for module in modules if not module.name.startswith("_")))
 
 
 def load(package: str, name: str) -> Any:

@@ -31,6 +31,8 @@ from shardtools.storage import ObjectWriter
 if TYPE_CHECKING:
     from mmap import mmap
 
+_NO_FIELDS = "expected at least one field, got a sample without any; leave it out, or give it a value"
+
 
 @dataclass(frozen=True)
 class Wds:
@@ -166,7 +168,7 @@ class WdsEncoder:
                     costs.append(cost)
                     field_sets.append(self._all_fields if len(names) == len(columns) else joined_names(names))
                 else:
-                    reject(Reject("no-fields", batch.where(i), "expected at least one field, got a sample without any"))
+                    reject(Reject("no-fields", batch.where(i), _NO_FIELDS))
         if len(kept) == len(batch):
             return Chunk(batch.keys, pieces, ends, costs, field_sets)
         return Chunk([batch.keys[i] for i in kept], pieces, ends, costs, field_sets, kept)

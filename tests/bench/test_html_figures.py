@@ -212,6 +212,19 @@ def test_pictures_without_a_font_are_an_error_not_pictures_without_words(monkeyp
         html.png({"pipeline": "<svg/>"})
 
 
+class NamedFontsAlone:
+    """Draws as resvg does where it does not find the font that the system has for sans-serif, but those that are named."""
+
+    @staticmethod
+    def svg_to_bytes(svg_string: str, **_options: float) -> bytes:
+        return svg_string.encode() if '"DejaVu Sans"' in svg_string else b"as if <text> were not there"
+
+
+def test_a_system_without_a_generic_font_still_gives_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_png, "_renderer", lambda: NamedFontsAlone)
+    assert html.png({"pipeline": '<svg>"DejaVu Sans"</svg>'}) == {"pipeline": b'<svg>"DejaVu Sans"</svg>'}
+
+
 def test_words_are_cut_in_the_middle_and_wrapped() -> None:
     name = "s3://bucket/a/very/long/prefix/imagenet-wds by shardtools"
     shorter = _text.cut(name, 12, 200)

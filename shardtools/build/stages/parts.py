@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 
@@ -104,14 +103,21 @@ class _Rule:
         count, total = split.num_samples, split.num_bytes
         if not count:
             return
-        num_parts = max(1, ceil(total / self.target_bytes))
+        num_parts = max(1, -(-total // self.target_bytes))
         if self.shard_samples is not None:
-            step = max(1, int(self.target_bytes * count / total / self.shard_samples)) * self.shard_samples
+            step = max(1, self.target_bytes * count // (max(total, 1) * self.shard_samples)) * self.shard_samples
             cuts = list(range(0, count, step))
         else:
-            step = ceil(total / num_parts) if self.is_cut_evenly else self.target_bytes
-            ends = np.cumsum(split.slices.num_bytes), np.cumsum(split.slices.counts)
-            places = np.interp([step * i for i in range(1, num_parts)], np.concatenate(([0], ends[0])), np.concatenate(([0], ends[1])))
-            cuts = [0, *places.astype(np.int64).tolist()]
+            step = -(-total // num_parts) if self.is_cut_evenly else self.target_bytes
+            cuts = [0, *_ranks(split.slices, range(step, total, step))]
         bounds = sorted({*cuts, count})
         yield from pairwise(bounds)
+
+
+def _ranks(slices: Sizes, places: range) -> Iterator[int]:
+    """The sample at each place in bytes, as if those of a slice were equally large; in whole numbers, which every machine rounds alike."""
+    ends = np.cumsum(slices.num_bytes)
+    num_before = np.cumsum(slices.counts) - slices.counts
+    for place, at in zip(places, np.searchsorted(ends, places, "right").tolist(), strict=True):
+        num_bytes, count = int(slices.num_bytes[at]), int(slices.counts[at])
+        yield int(num_before[at]) + (place - int(ends[at]) + num_bytes) * count // num_bytes
