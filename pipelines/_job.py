@@ -14,7 +14,7 @@ from shardtools.engines import Progress
 from shardtools.errors import ShardtoolsError
 from shardtools.signals import EndedError, ends_tidily
 from shardtools.sources import resolve_inputs
-from shardtools.units import Budget, format_bytes
+from shardtools.units import Budget, format_bytes, plural
 
 _INTERRUPTED = 130
 _SAY_SECONDS = 30.0
@@ -53,7 +53,7 @@ def pack(asked: Namespace, words: OrderWords) -> Result | None:
     options = RunOptions(engine, Budget.parse(asked.max_bad), asked.overwrite, part)
     done = build_part(inputs, asked.destination, order_of(inputs, words), options, Listener(_say_plan, _Log()))
     if isinstance(done, PartDone):
-        print(f"part {done.part} done; {done.num_left:,} of {done.num_partitions:,} partitions are left to other parts", flush=True)
+        print(f"part {done.part} done; {done.num_left:,} of {plural(done.num_partitions, 'partition')} left to other parts", flush=True)
         return None
     for warning in done.warnings:
         say(f"warning: {warning}")
@@ -98,8 +98,8 @@ def summary(result: Result) -> str:
     num_bytes = sum(shard.num_bytes for shard in manifest.shards)
     done = "already complete" if result.already_complete else f"{result.seconds:,.1f} s"
     return (
-        f"{ledger.num_stored:,} {ledger.stored_noun}s in {len(manifest.shards):,} shards, {format_bytes(num_bytes)}; "
-        f"{ledger.num_read:,} {ledger.read_noun}s read, {ledger.num_rejected:,} rejected, {ledger.num_filtered:,} left out; {done}"
+        f"{plural(ledger.num_stored, ledger.stored_noun)} in {plural(len(manifest.shards), 'shard')}, {format_bytes(num_bytes)}; "
+        f"{plural(ledger.num_read, ledger.read_noun)} read, {ledger.num_rejected:,} rejected, {ledger.num_filtered:,} left out; {done}"
     )
 
 

@@ -7,8 +7,15 @@
 # version; SRC and DST must be seen by all of them. A node that is lost costs the partitions it was at.
 set -euo pipefail
 
-name=${1:?expected NAME SRC DST, such as image_folder photos/ shards/}
+refuse() {
+    echo "error: expected $1" >&2
+    exit 2
+}
+
+name=${1:-}
+[[ $name ]] || refuse "NAME SRC DST, such as image_folder photos/ shards/, got nothing"
 shift
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+[[ -f $project/pipelines/$name.py ]] || refuse "a job at $project/pipelines/$name.py, got none; name one that is there"
 export PYTHONPATH=$project${PYTHONPATH:+:$PYTHONPATH}
 exec "${PYTHON:-python3}" -m "pipelines.$name" "$@" --engine ray --ray-address "${RAY_ADDRESS:-auto}"

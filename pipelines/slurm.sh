@@ -15,18 +15,23 @@
 #SBATCH --open-mode=append
 set -euo pipefail
 
-name=${1:?expected NAME SRC DST, such as image_folder photos/ shards/}
+refuse() {
+    echo "error: expected $1" >&2
+    exit 2
+}
+
+name=${1:-}
+[[ $name ]] || refuse "NAME SRC DST, such as image_folder photos/ shards/, got nothing"
 shift
 first=${SLURM_ARRAY_TASK_MIN:-1}
-num_parts=${SLURM_ARRAY_TASK_COUNT:?expected an array job: sbatch --array=1-8 pipelines/slurm.sh NAME SRC DST}
+num_parts=${SLURM_ARRAY_TASK_COUNT:-}
+[[ $num_parts ]] || refuse "an array job, got another: sbatch --array=1-8 pipelines/slurm.sh NAME SRC DST"
 part=$((SLURM_ARRAY_TASK_ID - first + 1))
-if ((part > num_parts)); then
-    echo "error: expected an array without gaps, such as --array=1-$num_parts, got task $SLURM_ARRAY_TASK_ID" >&2
-    exit 2
-fi
+((part <= num_parts)) || refuse "an array without gaps, such as --array=1-$num_parts, got task $SLURM_ARRAY_TASK_ID"
 
 # Slurm runs a copy of this script; the project is where it was submitted.
 project=${SLURM_SUBMIT_DIR:-$PWD}
+[[ -f $project/pipelines/$name.py ]] || refuse "a job at $project/pipelines/$name.py, got none; submit a job that is there, from the folder of the project"
 export PYTHONPATH=$project${PYTHONPATH:+:$PYTHONPATH}
 # exec: the signal by which Slurm ends a task reaches the job itself.
 exec "${PYTHON:-python3}" -m "pipelines.$name" "$@" --part "$part/$num_parts" --workers "${SLURM_CPUS_PER_TASK:-1}"

@@ -44,17 +44,25 @@ def load(package: str, name: str) -> Any:
 def make(package: str, name: str, words: Mapping[str, str], flag: str) -> Any:
     """The plug-in with the options a user gave, beside the ``flag`` that chose it.
 
-    Raises UsageError that names the first option it does not know.
+    Raises UsageError that names the first option it does not know, or whose word is none of its type.
     """
     plugin = load(package, name)
     fields = {field.name: field for field in dataclasses.fields(plugin) if field.init}
-    known = plugin.option_names if hasattr(plugin, "from_options") else fields
+    known = _option_names(plugin)
     for word in words:
         if word not in known:
-            raise UsageError(f"expected no --{word.replace('_', '-')} with {flag} {name}, got it; leave it out")
+            others = [other for other in names(package) if word in _option_names(load(package, other))]
+            remedy = f"leave it out: it goes with {flag} {' or '.join(others)}" if others else "leave it out"
+            raise UsageError(f"expected no --{word.replace('_', '-')} with {flag} {name}, got it; {remedy}")
     if hasattr(plugin, "from_options"):
         return plugin.from_options(words)
     return plugin(**{word: _parsed(fields[word], text) for word, text in words.items()})
+
+
+def _option_names(plugin: Any) -> tuple[str, ...]:
+    if hasattr(plugin, "from_options"):
+        return tuple(plugin.option_names)
+    return tuple(field.name for field in dataclasses.fields(plugin) if field.init)
 
 
 def restored(package: str, plain: Mapping[str, Any]) -> Any:
@@ -83,13 +91,17 @@ def _restored(kind: Any, plain: Any) -> Any:
 
 
 def _parsed(field: "dataclasses.Field[Any]", text: str) -> Any:
-    """A word as the field's type; ``none`` switches off what is on by default."""
+    """A word as the field's type; ``none`` switches off what is on by default. Numbers are counts."""
     kinds = get_args(field.type) or (field.type,)
     if get_origin(field.type) is tuple:
         return tuple(text.split(","))
     if NoneType in kinds and field.default is not None and text == "none":
         return None
-    return int(text) if int in kinds else text
+    if int not in kinds:
+        return text
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise UsageError(f"expected --{field.name.replace('_', '-')} of 1 or more, got {text!r}")
+    return int(text)
 
 
 def name_of(plugin: object) -> str:

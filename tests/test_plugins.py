@@ -1,5 +1,6 @@
 """Options of plug-ins: each takes its own words and no other's; stops an option that is silently ignored."""
 
+import re
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -39,6 +40,14 @@ def test_fields_take_words_by_their_types():
     assert plugins.make("engines", "processes", {"workers": "3"}, "--engine").workers == 3
 
 
+@pytest.mark.parametrize("engine", ["processes", "ray"])
+@pytest.mark.parametrize("word", ["0", "-3", "x", "1.5", "²", ""])
+def test_a_number_that_is_no_count_is_refused(engine, word):
+    """With no workers, or fewer, nothing would be done at all."""
+    with pytest.raises(UsageError, match=f"expected --workers of 1 or more, got '{re.escape(word)}'"):
+        plugins.make("engines", engine, {"workers": word}, "--engine")
+
+
 def test_sources_read_their_own_words():
     files = plugins.make("sources", "files", {"group": "file", "keep_path": "", "label_from": "dir"}, "--from")
     assert (files.group, files.keep_path, files.label_from_dir, files.fields) == ("file", True, True, None)
@@ -50,9 +59,28 @@ def test_sources_read_their_own_words():
 @pytest.mark.parametrize(
     ("package", "name", "word", "flag", "says"),
     [
-        ("engines", "serial", "workers", "--engine", "expected no --workers with --engine serial, got it; leave it out"),
-        ("formats", "wds", "key_column", "--to", "expected no --key-column with --to wds, got it; leave it out"),
-        ("sources", "files", "map", "--from", "expected no --map with --from files, got it; leave it out"),
+        (
+            "engines",
+            "serial",
+            "workers",
+            "--engine",
+            "expected no --workers with --engine serial, got it; leave it out: it goes with --engine processes or ray",
+        ),
+        (
+            "engines",
+            "processes",
+            "ray_address",
+            "--engine",
+            "expected no --ray-address with --engine processes, got it; leave it out: it goes with --engine ray",
+        ),
+        ("formats", "wds", "key_column", "--to", "expected no --key-column with --to wds, got it; leave it out: it goes with --to mds"),
+        (
+            "sources",
+            "files",
+            "map",
+            "--from",
+            "expected no --map with --from files, got it; leave it out: it goes with --from csv or jsonl or mds or parquet or wds",
+        ),
         ("sources", "jsonl", "layout", "--from", "expected no --layout with --from jsonl, got it; leave it out"),
     ],
 )

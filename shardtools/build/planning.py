@@ -81,15 +81,15 @@ def _request(inputs: Sequence[Input], order: Order, limit: ShardLimit, engine: E
         format=order.format,
         limit=limit,
         shuffle_seed=order.shuffle_seed,
-        spread=_spread(engine) if engine is not None else spread_here,
+        spread=spread_on(engine) if engine is not None else spread_here,
         encodings=order.encodings,
     )
     request = look.of(request, order.selection.extras)
     return request if order.tokens is None else request_for(order.tokens.encode, replace(request, wanted=order.tokens.wanted))
 
 
-def _spread(engine: Engine) -> Spread:
-    """Planning work on the engine that will run the partitions."""
+def spread_on(engine: Engine) -> Spread:
+    """Planning work on a live engine."""
 
     def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
         results: list[Any] = []

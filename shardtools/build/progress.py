@@ -167,10 +167,7 @@ class BuildProgress:
     def _demanded_receipt(self, item: Item) -> Receipt:
         receipt = self._receipt(item)
         if receipt is None:
-            raise StorageError(
-                f"expected a receipt in {self._storage.uri}/{self._names.receipt(item.index)}, got none; "
-                "another run may be overwriting this destination: let it finish, then run again"
-            )
+            raise missing_receipt(self._storage, self._names.receipt(item.index))
         return receipt
 
     def _given(self) -> dict[str, str]:
@@ -186,6 +183,14 @@ def _has_length(found: Stored | None, shard: StagedShard) -> bool:
 def _own_parts(receipt: Receipt) -> tuple[OwnPart, ...]:
     # Shards that were packed elsewhere may be compressed though the dataset as a whole is not.
     return tuple(OwnPart(shard.split, str(shard.facts.details.get("name_suffix", ""))) for shard in receipt.shards)
+
+
+def missing_receipt(storage: Storage, name: str) -> StorageError:
+    """The error where what a finished pass left is not there any more."""
+    return StorageError(
+        f"expected a receipt in {storage.uri}/{name}, got none; "
+        "another run may be overwriting this destination: let it finish, then run again"
+    )
 
 
 def listing(storage: Storage) -> dict[str, Stored]:

@@ -37,6 +37,13 @@ class GroupedCommand(click.Command):
         self.examples = examples
         self.gathers = gathers or {}
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser does not know which command's help would help
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         ctx.obj = dict(ctx.params)  # every option's value before they are gathered
         for name, kind in self.gathers.items():

@@ -32,7 +32,7 @@ _EXAMPLES = ("shardtools bench images/ shards/", "shardtools bench docs.jsonl to
     option("--transform", metavar="PKG.MOD:FN", help="What is done with a decoded image. [default: 224 x 224]"),
     option("--collate", metavar="PKG.MOD:FN", help="Makes a batch of a list of samples. [default: by --decode]"),
     option("--order", type=click.Choice(["shuffled", "sequential"]), default="shuffled", help="As training reads. [default: shuffled]"),
-    option("--seed", type=click.IntRange(0), default=0, metavar="S", help="Of the order of samples and of trials. [default: 0]"),
+    option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, metavar="S", help="Of the order of samples and of trials. [default: 0]"),
     option("--tokenizer", metavar="FILE|DIR", help="Of JSON lines that are tokenized as they are read."),
     option("--text-key", default="text", metavar="A.B", help="The field with the text. [default: text]"),
     option("--seq-len", type=click.IntRange(2), metavar="N", help="Tokens of a row. [default: as the shards have]"),

@@ -88,7 +88,8 @@ def command(context: click.Context, sources: tuple[str, ...], destination: str, 
     if result.manifest.ledger.num_rejected:
         say(f"warning: bad samples were set aside, each with its place and reason in {destination.rstrip('/')}/{REJECTS_NAME}")
     if run.as_json:
-        return Answer(json_lines(result_json(result)))
+        said = {} if part is None else {"part": str(part), "published": True, "left": 0}
+        return Answer(json_lines({**said, **result_json(result)}))
     if result.already_complete:
         say("already complete: the dataset of this very plan is there")
     return Answer(table_lines(result_rows(result)))

@@ -48,7 +48,8 @@ def selected_dataset(pattern: str) -> Dataset:
     shards = [one.place for one in named if is_shard_name(one.place) and not one.is_folder]
     folders = [one.place for one in named if (one.is_literal or not shards) and one.is_folder]
     if not shards and not folders:
-        raise UsageError(f"expected shards (.tar, .tar.gz, .tgz, .mds) by {pattern}, got other files only; mend the pattern")
+        kinds = ".tar, .tar.gz, .tgz, .mds"
+        raise UsageError(f"expected shards ({kinds}) by {pattern}, got other files only; mend it, or name other files without a pattern")
     if folders:
         return _with_folders(pattern, shards, folders)
     dataset = _dataset_of(pattern, shards)

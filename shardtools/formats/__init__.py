@@ -19,16 +19,7 @@ TarMember = _tar.Member
 tar_entries = _tar.entries
 """The entries of an archive as they are, for those who judge what other readers make of them."""
 MDS_INDEX_NAME = "index.json"
-MDS_CONFIG_KEYS = (
-    "column_encodings",
-    "column_names",
-    "column_sizes",
-    "compression",
-    "format",
-    "hashes",
-    "size_limit",
-    "version",
-)
+MDS_CONFIG_KEYS = ("column_encodings", "column_names", "column_sizes", "compression", "format", "hashes", "size_limit", "version")
 """What the header of an MDS shard says, and its entry in the index repeats."""
 MAX_MDS_BYTES = 2**32 - 1
 """The most one MDS shard can hold: its offsets are u32."""
@@ -175,7 +166,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Audit:
-    """One strict look at a whole shard: what is demanded, and what came out."""
+    """One strict look at a shard: what is demanded, and what came out."""
 
     on_fault: Callable[[Fault], None]
     own: bool = False
@@ -184,6 +175,8 @@ class Audit:
     """What the format's index says of the shard, where there is one."""
     looks_at_values: bool = True
     """Values are checked against their encodings."""
+    first_row: int = 0
+    """The number of the first sample, of a format that numbers those without keys: these may be some rows of a longer shard."""
     data_end: int = 0
     """Set by the format: where the last sample ends."""
     is_whole: bool = True

@@ -22,14 +22,14 @@ def samples(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
     names, sizes = header.config["column_names"], header.config["column_sizes"]
     value_checks = checks(header, audit)
     for i in range(len(offsets) - 1):
-        begin = int(offsets[i])
+        begin, row = int(offsets[i]), audit.first_row + i
         try:
             values = split_row(shard, begin, int(offsets[i + 1]), names, sizes)
         except DamagedShardError as damage:
             audit.is_whole = False
-            audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound sample {i}, got one where {damage.message}"))
+            audit.on_fault(Fault("damaged-shard", damage.offset, None, f"expected a sound sample {row}, got one where {damage.message}"))
             continue
-        key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column in values else f"{i:08d}"
+        key = bytes(values[key_column]).decode("utf-8", "surrogateescape") if key_column in values else f"{row:08d}"
         for name, encoding, check in value_checks:
             if (problem := check(values[name])) is not None:
                 audit.on_fault(Fault("undecodable-value", begin, key, f"column {name!r} ({encoding}): {problem}"))

@@ -28,7 +28,7 @@ def columns(shard: memoryview, audit: Audit, key_column: str | None) -> Iterator
     for begin in range(0, len(offsets) - 1, _CHUNK_ROWS):
         rows = offsets[begin : begin + _CHUNK_ROWS + 1].astype(np.int64)
         starts = layout.starts(shard, rows)
-        taken = layout.columns(shard, rows, starts, begin)
+        taken = layout.columns(shard, rows, starts, audit.first_row + begin)
         if audit.own and layout.key_value is not None:
             _check_keys(taken.keys)
         for name, _, check in checks:

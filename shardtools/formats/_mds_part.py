@@ -13,10 +13,11 @@ Room = Callable[[int], memoryview]
 _MAX_CONFIG_BYTES = 16 << 20
 
 
-def rows_as_shard(read: Read, room: Room, num_bytes: int, num_rows: int, rows: range) -> memoryview:
-    """Neighbouring rows of a shard of ``num_bytes`` that is said to have ``num_rows``. Raises DamagedShardError.
+def rows_as_shard(read: Read, room: Room, num_bytes: int, num_rows: int, rows: range) -> tuple[memoryview, int]:
+    """Neighbouring rows of a shard of ``num_bytes`` that is said to have ``num_rows``, and how much further on they lie there.
 
     Nothing that happens to the file later can be seen in them. Memory: those rows, and the offsets of all.
+    Raises DamagedShardError.
     """
     begin, end = rows.start, rows.stop
     fixed = _bytes(read, 0, min(8, num_bytes))
@@ -38,7 +39,7 @@ def rows_as_shard(read: Read, room: Room, num_bytes: int, num_rows: int, rows: r
     whole[:base] = table + config
     if high > low:
         read(low, whole[base:])
-    return whole
+    return whole, low - base
 
 
 def _bytes(read: Read, begin: int, end: int) -> bytes:

@@ -7,6 +7,7 @@ sample is one u32 length for each column of variable size, in column order, then
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -38,6 +39,7 @@ from shardtools.storage import ObjectWriter
 if TYPE_CHECKING:
     from mmap import mmap
 
+_COMPRESSION = re.compile("zstd(:0*([1-9]|1[0-9]|2[0-2]))?")
 _HASHES = ("sha1", "xxh64")
 
 
@@ -61,8 +63,7 @@ class Mds:
 
     def __post_init__(self) -> None:
         if self.compression is not None:
-            name, _, level = self.compression.partition(":")
-            if name != "zstd" or not ((not level and self.compression == "zstd") or (level.isdigit() and 1 <= int(level) <= 22)):
+            if not _COMPRESSION.fullmatch(self.compression):
                 raise UsageError(f"expected --compression zstd or zstd:1 to zstd:22, got {self.compression!r}")
             object.__setattr__(self, "zstd_version", ".".join(map(str, zstandard.ZSTD_VERSION)))
         for name in self.hashes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardtools.datasets import is_pattern, survey_dataset
 from shardtools.errors import UsageError
-from shardtools.places import is_there
+from shardtools.places import is_there, join
 from shardtools.storage import is_safe_name, open_storage
 
 LISTED_TWICE = "expected every path once in the list of paths, got one twice"
@@ -74,7 +74,9 @@ def _merge_same_folder(inputs: Sequence[Input]) -> list[Input]:
         if known is None:
             by_root[given.root] = given
         elif known.paths is None or given.paths is None or set(known.paths) & set(given.paths):
-            raise UsageError(f"expected every input once, got {given.root} or a file in it twice")
+            both = set(known.paths or given.paths or ()) & set(given.paths or known.paths or ())
+            place = join(given.root, os.fsdecode(min(both))) if both else given.root
+            raise UsageError(f"expected every input once, got {place} twice; leave one of the two out")
         else:
             by_root[given.root] = Input(given.root, known.paths + given.paths)
     return list(by_root.values())

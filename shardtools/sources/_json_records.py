@@ -135,7 +135,8 @@ def _parse_line(line: bytes, max_line_bytes: int) -> Record:
     except orjson.JSONDecodeError as error:
         raise ValueError(*_syntax_fault(line, error)) from None
     if type(value) is not dict:
-        raise ValueError("not-an-object", f'expected one JSON object a line, got {type(value).__name__}; wrap it as {{"text": ...}}')
+        remedy = "put each record on a line of its own" if type(value) is list else 'wrap it as {"text": ...}'
+        raise ValueError("not-an-object", f"expected one JSON object a line, got {type(value).__name__}; {remedy}")
     if any(map(is_too_deep, _maybe_deep([line], [value]))):
         raise ValueError("too-deep", _TOO_DEEP)
     return value

@@ -123,6 +123,8 @@ class ShardLook:
     reject: Callable[[Reject], None]
     where: Callable[[int, str | None], str]
     """Names the place of a byte, and of the sample of that key where it is known."""
+    first_row: int = 0
+    """The number of its first sample in the shard."""
     num_samples: int = 0
     """How many were read or rejected so far."""
     _seen: int = 0
@@ -131,7 +133,7 @@ class ShardLook:
 
     def blocks(self) -> Iterator[Block]:
         try:
-            for columns in self.shard_format.columns(self.raw, Audit(self._on_fault, looks_at_values=False)):
+            for columns in self.shard_format.columns(self.raw, self._audit()):
                 if columns.keys:
                     self.num_samples += len(columns.keys)
                     yield block_of(columns, self.raw)
@@ -139,9 +141,12 @@ class ShardLook:
         except UnprovenError:
             yield from blocks_of_samples(self._sound(self.num_samples))
 
+    def _audit(self) -> Audit:
+        return Audit(self._on_fault, looks_at_values=False, first_row=self.first_row)
+
     def _sound(self, num_known: int) -> Iterator[StoredSample]:
         """What the slow look finds behind the samples that the quick one has shown."""
-        found = self.shard_format.audit(self.raw, Audit(self._on_fault, looks_at_values=False))
+        found = self.shard_format.audit(self.raw, self._audit())
         for i, sample in enumerate(found):
             fault = self._bad_keys.pop(sample.key, None)
             self._let_go(sample.offset)

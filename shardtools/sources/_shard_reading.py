@@ -45,16 +45,18 @@ def piece_blocks(root: str, piece: Piece, shard_format: ShardFormat, layout: Sha
     """The samples of a piece as they are stored. Every one that cannot be read is rejected."""
     where = _where(root, piece)
     try:
-        raw = _raw(root, piece, shard_format)
+        raw, shift = _raw(root, piece, shard_format)
         if layout is not None and layout.is_table:
             _check_columns(raw, layout)
     except _LostError as fault:
         reason, sentence = fault.args
         for _ in range(piece.count or 1):
-            reject(Reject(reason, where(0, None), sentence))
+            reject(Reject(reason, where(piece.first_byte or 0, None), sentence))
         return
-    look = ShardLook(shard_format, raw, reject, where)
-    if is_cut(piece, shard_format):
+    is_part = is_cut(piece, shard_format)
+    first_row = piece.begin if is_part else 0
+    look = ShardLook(shard_format, raw, reject, lambda offset, key: where(offset + shift, key), first_row)
+    if is_part:
         yield from look.blocks()
         seen = look.num_samples
     else:
@@ -77,7 +79,7 @@ def _close(piece: Piece, seen: int, reject: RejectSink, where: Callable[[int, st
         return
     sentence = f"expected {piece.count} samples here, as the shard's dataset says, got {seen}; restore the shard, or run shardtools verify"
     for _ in range(max(piece.count - seen, 1)):
-        reject(Reject("damaged-shard", where(0, None), sentence))
+        reject(Reject("damaged-shard", where(piece.first_byte or 0, None), sentence))
 
 
 def is_cut(piece: Piece, shard_format: ShardFormat) -> bool:
@@ -85,13 +87,16 @@ def is_cut(piece: Piece, shard_format: ShardFormat) -> bool:
     return piece.is_whole or piece.first_byte is not None or (shard_format.index_name is not None and piece.compression is None)
 
 
-def _raw(root: str, piece: Piece, shard_format: ShardFormat) -> memoryview:
-    """A shard in memory that holds the samples of the piece, and where it cannot be cut, all. Raises _LostError."""
+def _raw(root: str, piece: Piece, shard_format: ShardFormat) -> tuple[memoryview, int]:
+    """A shard in memory that holds the samples of the piece, and where it cannot be cut, all; and how much further on they are stored.
+
+    Raises _LostError.
+    """
     storage = open_storage(root)
     _check_unchanged(storage, piece)
     try:
         if piece.first_byte is not None and piece.end_byte is not None:
-            return _stretch(storage, piece.name, piece.first_byte, piece.end_byte)
+            return _stretch(storage, piece.name, piece.first_byte, piece.end_byte), piece.first_byte
         if shard_format.index_name is not None and piece.compression is None and piece.num_samples is not None and piece.end is not None:
             from shardtools.formats.mds import rows_as_shard
 
@@ -102,8 +107,8 @@ def _raw(root: str, piece: Piece, shard_format: ShardFormat) -> memoryview:
         shard = Shard(piece.number, piece.name, shard_format, piece.num_bytes, piece.num_samples, piece.compression)
         dataset = Dataset(root, plugins.name_of(shard_format), (), (shard,), None)
         if piece.compression is None:
-            return dataset.stored(shard)
-        return dataset.unpacked(shard, dataset.stored_file(piece.name))
+            return dataset.stored(shard), 0
+        return dataset.unpacked(shard, dataset.stored_file(piece.name)), 0
     except DamagedShardError as damage:
         raise _LostError("damaged-shard", f"expected a sound shard, got one where {damage.message}; restore it") from None
 
@@ -145,7 +150,7 @@ def _where(root: str, piece: Piece) -> Callable[[int, str | None], str]:
     place = join(root, piece.name)
 
     def where(offset: int, key: str | None) -> str:
-        return f"{place}, sample {key}" if key is not None else f"{place}, byte {offset + (piece.first_byte or 0):,}"
+        return f"{place}, sample {key}" if key is not None else f"{place}, byte {offset:,}"
 
     return where
 

@@ -174,3 +174,16 @@ def test_faults_of_a_user_are_one_sentence(
     (error,) = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert sentence in error
     assert "Traceback" not in said.err
+
+
+def test_a_seed_no_generator_takes_and_a_bucket_for_the_report_are_refused(data: Path) -> None:
+    """Before a side is read: neither a traceback from where the order is drawn, nor a folder of this machine that is called s3:."""
+    seed = run("bench", "wds", *QUICK, "--seed", str(2**64), cwd=data)
+    assert (seed.returncode, "Traceback" in seed.stderr) == (2, False)
+    assert "0<=x<=18446744073709551615" in seed.stderr
+    report = run("bench", "wds", *QUICK, "--report", "s3://bucket/report", cwd=data)
+    assert (report.returncode, report.stderr) == (
+        2,
+        "error: expected a folder of this machine for the report, got s3://bucket/report; write it here, and copy it there\n",
+    )
+    assert not (data / "s3:").exists()

@@ -143,6 +143,9 @@ SAME = {
 OTHER = {
     "whole numbers": (Field("x", "int"), [2**53, 2**53 + 1]),
     "true and one": (Field("x", "json"), [True, 1]),
+    "a number and its text": (Field("x", "json"), [1, "1"]),
+    "a list and its text": (Field("x", "json"), [[1], "[1]"]),
+    "null in JSON and its text": (Field("x", "json"), [b"null", "null"]),
     "nothing and an empty text": (Field("x", "str", optional=True), [None, ""]),
     "arrays of other types": (Field("x", "ndarray"), [np.array([1, 2], "<i4"), np.array([1, 2], "<i8")]),
     "arrays of other shapes": (Field("x", "ndarray"), [np.zeros((2, 3)), np.zeros((3, 2))]),
@@ -174,8 +177,9 @@ def test_what_moves_from_one_field_to_the_next_is_other_content():
         ([b'{"a": 36893488147419103232}', b'{"a": 36893488147419103233}'], 2),
         ([b'{"id": 1, "a": {"id": 1}}', b'{"id": 1, "a": {"id": 2}}'], 2),
         ([b'{"id": 1', b'{"id": 2'], 2),
+        ([b"1", b'"1"'], 2),
     ],
-    ids=["another key", "large whole numbers", "inner fields called as the key", "no JSON"],
+    ids=["another key", "large whole numbers", "inner fields called as the key", "no JSON", "a number and its text"],
 )
 def test_whole_records_are_one_content_if_nothing_but_their_key_differs(records, num_contents):
     found = content_digests([Field("json", "json")], {"json": records}, format_=Wds())

@@ -248,8 +248,10 @@ MISTAKES: dict[str, tuple[list[str | bytes], str]] = {
     "a name that is no UTF-8": ([b"n\xffpe", "out", "--to", "wds"], "got n\\xffpe, which does not exist"),
     "a destination inside the source": (["images", "images/out", "--to", "wds"], "expected a destination outside the source"),
     "the source as destination": (["images", "images", "--to", "wds"], "expected a destination outside the source"),
-    "a source twice": (["docs.jsonl", "./docs.jsonl", "out", "--to", "wds"], "every input once"),
-    "a folder and its file": ([".", "docs.jsonl", "/nowhere/out", "--to", "wds", "--from", "jsonl"], "every input once"),
+    "a source twice": (["docs.jsonl", "./docs.jsonl", "out", "--to", "wds"], "docs.jsonl twice; leave one"),
+    "a folder and its file": ([".", "docs.jsonl", "/nowhere/out", "--to", "wds", "--from", "jsonl"], "docs.jsonl twice; leave one"),
+    "a folder twice": ([".", ".", "/nowhere/out", "--to", "wds", "--from", "jsonl"], "every input once"),
+    "a flag with a value": ([*DOCS, "--to", "wds", "--overwrite=x"], "not take a value; see shardtools pack --help"),
     "a folder and its subfolder": ([".", "images", "/nowhere/out", "--to", "wds", "--from", "files"], "/images, which is inside "),
     "workers without processes": ([*DOCS, "--to", "wds", "--workers", "8"], "no --workers with --engine serial"),
     "records and files": (["images", "docs.jsonl", "out", "--to", "wds"], "--from files or --from jsonl"),
@@ -347,7 +349,11 @@ def test_an_unknown_command_is_one_line_too(place):
 
 
 FAILURES: dict[str, tuple[bytes, list[str], str]] = {
-    "a bad line": (b'{"a": 1}\n[]\n', [], "in.jsonl, line 2 (byte 9): expected one JSON object a line, got list"),
+    "a bad line": (
+        b'{"a": 1}\n[]\n',
+        [],
+        "in.jsonl, line 2 (byte 9): expected one JSON object a line, got list; put each record on a line",
+    ),
     "a misfit": (
         b'{"a": 1}\n' * 1000 + b'{"a": "x"}\n',
         [],

@@ -25,7 +25,9 @@ def test_a_part_says_what_is_left_and_the_last_what_one_run_says(pack_part):
     assert again.returncode == 0
     assert again.stdout.splitlines()[:2] == ["part     1/2 done", "left     1 of 3 partitions, for other parts; the last to end publishes"]
     last = pack_part("--part", "2/2", "--json")
-    assert last.returncode == 0 and json.loads(last.stdout)["samples"] == 3
+    said = json.loads(last.stdout)
+    assert last.returncode == 0 and said["samples"] == 3
+    assert (said["part"], said["published"], said["left"]) == ("2/2", True, 0)
     late = pack_part("--part", "1/2")
     assert late.returncode == 0 and "already complete" in late.stderr
 

@@ -112,8 +112,9 @@ def test_an_item_that_ends_every_worker_ends_the_run(crew, one_sentence):
 
 ADDRESSES = {
     "of a client": ("ray://127.0.0.1:10001", "expected --ray-address HOST:PORT of the cluster's head"),
-    "where nothing listens": ("127.0.0.1:{port}", "expected a Ray cluster .* got Connection refused"),
-    "that is none": ("nonsense", "expected a Ray cluster .* got ValueError: Invalid address format: nonsense"),
+    "no port": ("127.0.0.1", "expected --ray-address HOST:PORT of the cluster's head, or auto, got 127.0.0.1; "),
+    "where nothing listens": ("127.0.0.1:{port}", "expected a Ray cluster .* got Connection refused; name one that runs, or leave it out"),
+    "that is none": ("nonsense", "expected --ray-address HOST:PORT of the cluster's head, or auto, got nonsense; "),
 }
 CODE = """
 import sys
@@ -135,6 +136,18 @@ def test_an_address_without_a_cluster_is_refused_at_once(case):
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "" and "Errno" not in done.stdout and done.stdout.count("\n") == 1
     assert re.search(says, done.stdout)
+
+
+def test_auto_where_no_cluster_runs_names_no_flag_of_others(monkeypatch, one_sentence):
+    import ray
+
+    def none_found(*_: object, **__: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance. Please set the `--address` flag.")
+
+    monkeypatch.setattr(ray, "init", none_found)  # on this machine there may be one
+    with pytest.raises(ShardtoolsError) as caught, Ray(ray_address="auto"):
+        pass
+    assert "at --ray-address auto, got none that runs here; name one that runs, or leave it out" in one_sentence(caught.value)
 
 
 # The end.

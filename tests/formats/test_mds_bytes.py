@@ -340,7 +340,7 @@ def test_an_encoding_that_cannot_be_written_is_wrong_use(rows, encoding, one_sen
     assert repr(encoding) in one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("compression", ["gz", "zstd:0", "zstd:23", "zstd:", "zstd:x", "zst"])
+@pytest.mark.parametrize("compression", ["gz", "zstd:0", "zstd:23", "zstd:", "zstd:x", "zst", "zstd:²"])
 def test_a_compression_that_cannot_be_written_is_wrong_use(compression):
     with pytest.raises(UsageError, match="compression"):
         Mds(compression)

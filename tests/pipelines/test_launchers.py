@@ -96,14 +96,22 @@ def test_a_fault_of_the_job_is_the_fault_of_the_task(tmp_path):
 @pytest.mark.parametrize(
     ("script", "arguments", "said"),
     [
-        ("slurm.sh", [], "expected NAME SRC DST"),
-        ("slurm.sh", ["chats"], "expected an array job: sbatch --array"),
-        ("ray.sh", [], "expected NAME SRC DST"),
+        ("slurm.sh", [], "error: expected NAME SRC DST"),
+        ("slurm.sh", ["chats"], "error: expected an array job, got another: sbatch --array"),
+        ("ray.sh", [], "error: expected NAME SRC DST"),
+        ("ray.sh", ["no_such_job"], f"error: expected a job at {ROOT}/pipelines/no_such_job.py, got none"),
     ],
 )
 def test_what_is_missing_is_said(script, arguments, said):
     done = launch(script, *arguments)
-    assert done.returncode != 0 and said in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and done.stderr.startswith(said) and done.stdout == ""
+
+
+def test_a_task_that_was_submitted_from_another_folder_says_so(tmp_path):
+    array = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "1"}
+    done = launch("slurm.sh", "image_folder", "src", "out", SLURM_SUBMIT_DIR=str(tmp_path), **array)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"expected a job at {tmp_path}/pipelines/image_folder.py, got none; " in done.stderr and "from the folder of" in done.stderr
 
 
 @pytest.fixture

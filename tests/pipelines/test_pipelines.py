@@ -182,7 +182,7 @@ def test_the_nightly_job_ends_where_something_is_wrong(run, data, tmp_path):
 def test_a_part_of_the_nightly_job_leaves_the_proof_to_the_one_that_publishes(run, tmp_path):
     pytest.importorskip("torch", reason="needs the extra train")
     done = run("pipelines.nightly", "images", tmp_path / "out", "--part", "2/2", "--engine", "serial")
-    assert done.returncode == 0 and done.stdout == "part 2/2 done; 1 of 1 partitions are left to other parts\n"
+    assert done.returncode == 0 and done.stdout == "part 2/2 done; 1 of 1 partition left to other parts\n"
     assert not (tmp_path / "out" / "shardtools.manifest").exists()
 
 
@@ -214,7 +214,7 @@ def test_the_nightly_job_packs_verifies_and_benches(run, tmp_path, ratio, code):
     quickly = ["--blocks", "2", "--min-seconds", "0.2", "--require-ratio", ratio]
     done = run("pipelines.nightly", "images", tmp_path / "out", *quickly)
     assert done.returncode == code, done.stdout + done.stderr
-    assert f"{NUM_PAIRS} samples in 1 shards" in done.stdout and "Sound: 1 shard" in done.stdout and "Proved before: " in done.stdout
+    assert f"{NUM_PAIRS} samples in 1 shard, " in done.stdout and "Sound: 1 shard" in done.stdout and "Proved before: " in done.stdout
 
 
 @pytest.mark.train

@@ -16,7 +16,7 @@ from shardtools.engines.processes import Processes
 from shardtools.engines.serial import Serial
 from shardtools.formats.mds import Mds
 from shardtools.plan import ShardLimit
-from shardtools.sources.csv import Csv, _marks
+from shardtools.sources.csv import Csv, _marks, _spans
 
 CELLS = ["", "a", '"', '""', ",", "\n", "\r\n", '","', '"\n"', "é画", " ", "1", "x" * 40]
 
@@ -54,10 +54,13 @@ def test_every_mark_is_between_rows(seed):
         found = [row for row in csv.reader(io.StringIO(part, newline="")) if row]
         assert found == rows[run.begin.row : run.end.row], f"seed {seed}"
     assert len(runs) > 1 or len(body) < 200
-    for row in range(len(rows)):
-        mark = _marks.mark_of(runs, row, lambda offset: iter([text[offset:]]), ",")
-        rest = [found for found in csv.reader(io.StringIO(text[mark.offset :].decode(), newline="")) if found]
-        assert rest == rows[row:]
+    whole = _marks.RowRun(runs[0].begin, runs[-1].end)
+    for run in [*runs, whole]:
+        wanted = sorted(numbers.sample(range(run.begin.row, run.end.row + 1), numbers.randint(1, run.num_rows + 1)))
+        begins = _marks.begins_of(run, wanted, iter([text[run.begin.offset :]]), ",")
+        for row in wanted:
+            rest = [found for found in csv.reader(io.StringIO(text[begins[row] :].decode(), newline="")) if found]
+            assert rest == rows[row:]
 
 
 UNPROVEN = {
@@ -130,6 +133,22 @@ def test_a_number_of_samples_is_kept_across_files_and_partitions(build, read_tar
     result = build(folder, tmp_path / "out", "wds", source=Csv(), shard_samples=70)
     assert [shard.num_samples for shard in result.manifest.shards] == [70] * 27 + [50]
     assert len(result.survey.partitions) > 3 and len(read_tars(tmp_path / "out")) == 1940
+
+
+def test_a_compressed_file_is_read_once_for_all_its_cuts(tree, monkeypatch):
+    rows = b"".join(b"%d,%s\n" % (i, b"x" * 90) for i in range(2000))
+    root, read = tree({"a.csv.gz": gzip.compress(b"id,text\n" + rows)}), []
+    plain = _spans.text_blocks
+
+    def counted(*given):
+        for block in plain(*given):
+            read.append(len(block))
+            yield block
+
+    monkeypatch.setattr(_spans, "text_blocks", counted)
+    planned = plan_build([str(root)], Order(Csv(), Mds(), ShardLimit(num_samples=100)))
+    # Once to count its rows, and once to find those at which it is cut.
+    assert len(planned.plan.partitions) > 8 and sum(read) <= 2 * len(rows)
 
 
 def test_a_small_file_is_one_extent(tree):

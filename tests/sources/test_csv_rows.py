@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -234,6 +236,27 @@ def test_text_that_the_parser_gives_up_on_is_a_bad_sample(tree, monkeypatch, one
     assert list(planned.plan.recipe.source.read(planned.roots, planned.plan.partitions[0].extents, found.append)) == []
     assert [(reject.reason, reject.where) for reject in found] == [("unreadable-rows", "t.csv, row 0")]
     assert "out of sync" in one_sentence(Exception(found[0].sentence))
+
+
+ENDS_EARLY = """
+from hashlib import sha256
+
+from shardtools.sources.csv._parse import parsed_rows
+
+def endless():
+    while True:
+        yield b"".join(b"1,%d\\n" % int(sha256(b"%d" % i).hexdigest(), 16) for i in range(300))
+
+rows = parsed_rows(endless, ["a", "b"], ",")
+next(rows)
+rows.close()
+"""
+
+
+def test_python_may_end_when_rows_are_no_longer_wanted():
+    """A thread that still reads then, or lets go of what it read, aborts the process, though not each time."""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", ENDS_EARLY], check=True, capture_output=True)
 
 
 # Headers and files.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shardtools.errors import BadSampleError, UsageError
+from shardtools.formats.mds import Mds as MdsFormat
 from shardtools.sources._grouping import parse_field_rules
 from shardtools.sources.jsonl import Jsonl
 from shardtools.sources.mds import Mds
@@ -146,6 +147,20 @@ def test_one_row_that_does_not_add_up_is_one_bad_sample(build: Build, tmp_path: 
     assert result.manifest.ledger.num_written == 19 and result.manifest.ledger.num_rejected == 1
     texts = [json.loads(data)["text"] for data in read_tars(tmp_path / "out").values()]
     assert texts == [f"{i:05d}" for i in range(20) if i != 7]
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_shard_where_pieces_are_read(
+    build: Build, tmp_path: Path, one_sentence: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps({"text": f"{i:05d}"}) + "\n" for i in range(60)))
+    build(tmp_path / "r.jsonl", tmp_path / "rows", MdsFormat(key_column=None), source=Jsonl())
+    monkeypatch.setattr("shardtools.sources._shard_pieces.PIECE_BYTES", 100)
+    path = tmp_path / "rows" / "shard.00000.mds"
+    at = int.from_bytes(path.read_bytes()[4 + 4 * 47 : 8 + 4 * 47], "little")
+    edit(path, at, b"\xff")
+    with pytest.raises(BadSampleError) as caught:
+        build(tmp_path / "rows", tmp_path / "out", "wds", source=Mds())
+    assert f"shard.00000.mds, byte {at:,}: expected a sound sample 47, got" in one_sentence(caught.value)
 
 
 def test_an_index_that_hides_rows_is_told(build: Build, tmp_path: Path) -> None:

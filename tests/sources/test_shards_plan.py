@@ -14,6 +14,7 @@ from shardtools.build.order import OrderWords, detect_source, order_of
 from shardtools.build.run import build as build_order
 from shardtools.engines.processes import Processes
 from shardtools.errors import UsageError
+from shardtools.formats.mds import Mds as MdsFormat
 from shardtools.manifest import Manifest
 from shardtools.sources import _shard_pieces, resolve_inputs
 from shardtools.sources.jsonl import Jsonl
@@ -114,6 +115,25 @@ def test_offsets_of_another_dataset_are_not_believed(tree: Any, build: Build, tm
     offsets.write_bytes(known[:80] + (int.from_bytes(known[80:88], "little") + member).to_bytes(8, "little") + known[88:])
     build(tmp_path / "tars", tmp_path / "out", "wds", source=Wds())
     assert members(tmp_path / "out", read_tars) == sorted(files(100).items())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_rows_without_keys_are_named_by_their_place_however_they_are_cut(
+    build: Build, tmp_path: Path, read_tars: Any, compression: str | None
+) -> None:
+    """MDSWriter stores no keys: numbers that began anew in each piece would be alike."""
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps({"n": i, "text": "x" * 90}) + "\n" for i in range(250)))
+    keyless = MdsFormat(compression, key_column=None)
+    build(tmp_path / "r.jsonl", tmp_path / "rows", keyless, source=Jsonl(), shard_samples=200)
+    for name in ("shardtools.manifest", "shardtools.offsets"):
+        (tmp_path / "rows" / name).unlink()
+    expected = [f"0000{i // 200}/{i % 200:08d}.json" for i in range(250)]
+    for num in (None, 30):
+        result = build(tmp_path / "rows", tmp_path / f"out{num}", "wds", source=Mds(), shard_samples=num)
+        found = read_tars(tmp_path / f"out{num}")
+        assert [(name, json.loads(data)["n"]) for name, data in found.items()] == list(zip(expected, range(250), strict=True))
+        assert len(result.survey.partitions) > 1
 
 
 def test_a_folder_of_shards_is_told_by_its_names(shards: tuple[Path, Any]) -> None:

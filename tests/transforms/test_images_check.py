@@ -1,6 +1,7 @@
 """A damaged image that is packed all the same, or one that ends the run with a traceback: training would meet it, or nobody could go on."""
 
 import random
+import re
 import struct
 import zlib
 from dataclasses import replace
@@ -81,13 +82,26 @@ def test_jpeg_that_lost_its_pixels_but_not_its_end_is_rejected(options: dict[str
         assert found[0] == "damaged-image" and "its pixel data ends before the image does" in str(found[1])
 
 
+@pytest.mark.parametrize("options", [{}, {"progressive": True}], ids=["sequential", "progressive"])
+@pytest.mark.parametrize("restart", ["restart_marker_rows", "restart_marker_blocks"])
+def test_jpeg_cut_where_it_restarts_is_rejected(restart: str, options: dict[str, Any]) -> None:
+    """Up to the marker that has to come next, libjpeg passes over all that follows."""
+    data = picture("jpg", (80, 64), **{restart: 1}, **options)
+    begin = data.rindex(b"\xff\xda")
+    restarts = [match.start() for match in re.finditer(rb"\xff[\xd0-\xd7]", data) if match.start() > begin]
+    assert len(restarts) > 2 and outcome(CHECK, "jpg", data) == data
+    for end in restarts:
+        assert outcome(CHECK, "jpg", data[:end] + b"\xff\xd9")[0] == "damaged-image", end
+
+
 def test_sound_jpegs_of_every_kind_pass() -> None:
     numbers = random.Random(4)
     for i in range(60):
         output = BytesIO()
         size = numbers.randint(1, 90), numbers.randint(1, 90)
         image = Image.effect_noise(size, numbers.randint(0, 90)).convert(numbers.choice(["L", "RGB", "CMYK"]))
-        image.save(output, "JPEG", quality=numbers.randint(1, 100), progressive=i % 2 == 0, optimize=i % 3 == 0)
+        restarts = {"restart_marker_blocks": numbers.randint(1, 9)} if i % 4 == 1 else {}
+        image.save(output, "JPEG", quality=numbers.randint(1, 100), progressive=i % 2 == 0, optimize=i % 3 == 0, **restarts)
         assert outcome(CHECK, "jpg", output.getvalue()) == output.getvalue(), (i, size)
 
 

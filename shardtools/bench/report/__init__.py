@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from shardtools.bench.report import terminal
 from shardtools.bench.report.gates import missed
-from shardtools.errors import StorageError
+from shardtools.errors import StorageError, UsageError
+from shardtools.places import is_here, place_of
 
 FILE_NAME = "bench.json"
 PAGE_NAME = "report.html"
@@ -19,7 +20,9 @@ Lang = Literal["en", "zh"]
 
 def make_folder(folder: str, has_pictures: bool = False) -> None:
     """Where a report is to be written: before time is spent on one that cannot be. Raises StorageError, and UsageError where pictures
-    cannot be drawn."""
+    cannot be drawn, or where it is no folder of this machine."""
+    if folder and not is_here(place_of(folder)):
+        raise UsageError(f"expected a folder of this machine for the report, got {folder}; write it here, and copy it there")
     if has_pictures:
         from shardtools.bench.report import html
 

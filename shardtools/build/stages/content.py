@@ -51,7 +51,9 @@ class ContentDigests:
         if encoding in _FLOATS:
             return _float
         path = self._key_paths.get(name)
-        return _plain if path is None else lambda value: _without(value, path)
+        if path is not None:
+            return lambda value: _without(value, path)
+        return _json if encoding == "json" else _plain
 
 
 def _key_places(recipe: Recipe) -> tuple[set[str | None], dict[str, tuple[str, ...]]]:
@@ -82,7 +84,7 @@ def _key_places(recipe: Recipe) -> tuple[set[str | None], dict[str, tuple[str, .
 def _without(value: Any, path: tuple[str, ...]) -> bytes:
     """An object is stored as its bytes: the key is part of it, and what is left of it is no bytes of its own."""
     if type(value) is not bytes:
-        return _plain(value)
+        return _json(value)
     try:
         record = json.loads(value)
     except (ValueError, RecursionError):  # a bad sample, which is told when it is stored
@@ -94,7 +96,7 @@ def _without(value: Any, path: tuple[str, ...]) -> bytes:
         inner = _inside(inner, parents)
     if type(inner) is dict:
         inner.pop(last, None)
-    return _plain(record)
+    return _json(record)
 
 
 def _inside(value: Any, names: Sequence[str]) -> Any:
@@ -115,4 +117,13 @@ def _plain(value: Any) -> bytes:
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         return f"{array.dtype.str}{array.shape}".encode() + array.tobytes()
+    return _dumped(value)
+
+
+def _json(value: Any) -> bytes:
+    """Text in quotes: ``"1"`` is not 1. Bytes are JSON already."""
+    return _dumped(value) if isinstance(value, str) else _plain(value)
+
+
+def _dumped(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from shardtools.build.attempts import Terms
-from shardtools.build.progress import listing
+from shardtools.build.progress import listing, missing_receipt
 from shardtools.build.reading import Reading
 from shardtools.build.receipts import BuildNames, sealed, unsealed
 from shardtools.build.stages.content import ContentDigests, digests_of_keys
@@ -110,8 +110,5 @@ class LookProgress:
     def looked(self) -> list[Looked]:
         """All of them, in dataset order. Raises StorageError where one is missing."""
         if missing := self.missing():
-            raise StorageError(
-                f"expected {self._storage.uri}/{self._names.looked(missing[0].index)}, got none; another run may be overwriting this "
-                "destination: let it finish, then run again"
-            )
+            raise missing_receipt(self._storage, self._names.looked(missing[0].index))
         return [self._known[partition.index] for partition in self._partitions]

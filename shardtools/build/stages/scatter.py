@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardtools.build.attempts import Meter, Rejects, Terms
-from shardtools.build.progress import listing
+from shardtools.build.progress import listing, missing_receipt
 from shardtools.build.reading import Selected
 from shardtools.build.receipts import BuildNames, Receipt
 from shardtools.build.stages.layout import OrderWords, ScatterLayout
@@ -17,7 +17,6 @@ from shardtools.build.stages.sizes import Tally
 from shardtools.build.stages.spill import SpillFacts, SpillWriter
 from shardtools.duplicates import DigestRun, KeyDigests
 from shardtools.engines import Report
-from shardtools.errors import StorageError
 from shardtools.places import at_once
 from shardtools.storage import Storage, open_storage
 
@@ -115,8 +114,5 @@ class ScatterProgress:
     def scattered(self) -> list[Scattered]:
         """All of them, in dataset order. Raises StorageError where one is missing."""
         if missing := self.missing():
-            raise StorageError(
-                f"expected {self._storage.uri}/{self._names.scattered(missing[0].index)}, got none; another run may be overwriting this "
-                "destination: let it finish, then run again"
-            )
+            raise missing_receipt(self._storage, self._names.scattered(missing[0].index))
         return [self._known[item.index] for item in self._items]

@@ -39,9 +39,9 @@ def session(workers: int | None, address: str | None) -> Iterator[Crew]:
     """
     if ray.is_initialized():
         raise UsageError("expected no connection to Ray in this process yet, got one; call ray.shutdown() first, or use another process")
-    if address is not None and "://" in address:
+    if address is not None and address != "auto" and ("://" in address or not address.rpartition(":")[2].isdecimal()):
         raise UsageError(
-            f"expected --ray-address HOST:PORT of the cluster's head, got {address}; run the command on a node of the cluster, "
+            f"expected --ray-address HOST:PORT of the cluster's head, or auto, got {address}; run the command on a node of the cluster, "
             "by hand or with ray job submit"
         )
     with ends_tidily(), ExitStack() as opened:
@@ -80,11 +80,17 @@ def _start(workers: int, opened: ExitStack) -> None:
 
 def _join(address: str, opened: ExitStack) -> None:
     opened.callback(ray.shutdown)
-    with _quiet(f"expected a Ray cluster that this machine is a node of at --ray-address {address}"):
+    with _quiet(f"expected a Ray cluster that this machine is a node of at --ray-address {address}", "name one that runs, or leave it out"):
         host, colon, port = address.rpartition(":")
         if colon and port.isdecimal():  # Ray itself would try for minutes
             _demand_answer(host.strip("[]"), int(port))
-        ray.init(address, log_to_driver=False, configure_logging=False)
+        try:
+            ray.init(address, log_to_driver=False, configure_logging=False)
+        except ConnectionError as error:
+            if address != "auto":
+                raise
+            # Ray's own words name flags that are not ours.
+            raise OSError(errno.ENOENT, "none that runs here") from error
 
 
 def _demand_answer(host: str, port: int) -> None:
@@ -112,7 +118,7 @@ def _silent() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet(expected: str) -> Iterator[None]:
+def _quiet(expected: str, remedy: str | None = None) -> Iterator[None]:
     """Faults of Ray become one sentence; what it says to its own users is not shown, and the end by a signal stays ours."""
     logger, is_main = logging.getLogger("ray"), threading.current_thread() is threading.main_thread()
     level, answer = logger.level, signal.getsignal(signal.SIGTERM)
@@ -120,7 +126,7 @@ def _quiet(expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ShardtoolsError(f"{expected}, got {said_by(error)}") from error
+        raise ShardtoolsError(f"{expected}, got {said_by(error)}{f'; {remedy}' if remedy else ''}") from error
     finally:
         logger.setLevel(level)
         if is_main and answer is not None:

@@ -4,8 +4,8 @@ A line end is a row's end where an even number of quotes comes before it, if eve
 row's end, and every one that closes stands before one, or is doubled. A file with any other quote is not cut at all.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,20 +64,21 @@ def row_runs(blocks: Iterable[bytes], begin: int, delimiter: str) -> list[RowRun
     return [RowRun(*pair) for pair in pairwise(marks)]
 
 
-def mark_of(runs: list[RowRun], row: int, blocks_from: Callable[[int], Iterator[bytes]], delimiter: str) -> RowMark:
-    """Where a row begins, or the last one ends; ``blocks_from`` gives the text from an offset on."""
-    at = bisect_right(runs, row, key=lambda run: run.begin.row) - 1
-    run = runs[at]
-    if row == run.begin.row:
-        return run.begin
-    if row == run.end.row:
-        return run.end
-    missing = row - run.begin.row
-    for ends in row_ends(blocks_from(run.begin.offset), run.begin.offset, delimiter):
-        if missing <= len(ends):
-            return RowMark(int(ends[missing - 1]), row)
-        missing -= len(ends)
-    raise UnprovenError
+def begins_of(run: RowRun, rows: Sequence[int], blocks: Iterable[bytes], delimiter: str) -> dict[int, int]:
+    """Where each of a run's rows, in ascending order, begins, or its last one ends; ``blocks`` is the text from the run on."""
+    found = {run.begin.row: run.begin.offset, run.end.row: run.end.offset}
+    missing = deque(row for row in rows if row not in found)
+    at = run.begin.row
+    for ends in row_ends(blocks, run.begin.offset, delimiter) if missing else ():
+        while missing and missing[0] <= at + len(ends):
+            row = missing.popleft()
+            found[row] = int(ends[row - at - 1])
+        if not missing:
+            break
+        at += len(ends)
+    if missing:
+        raise UnprovenError
+    return found
 
 
 def row_ends(blocks: Iterable[bytes], begin: int, delimiter: str) -> Iterator[Offsets]:

@@ -12,6 +12,7 @@ from pyarrow import csv
 
 from shardtools.sample import brief
 from shardtools.sources._streams import DamagedStreamError
+from shardtools.sources.csv._lent import Lent, LentFile
 
 NOT_TEXT = "\U0010ffff"
 """Stands for a byte that is no UTF-8: no text has this character, and what parses takes nothing else."""
@@ -108,15 +109,20 @@ class _Parser:
 
     def _batches(self) -> Iterator[Any]:
         options = csv.ReadOptions(use_threads=False, block_size=self._block_bytes, column_names=self._names)
-        parse = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self._take_bad)
+        lent = Lent()
+        source, take_bad = lent.out(LentFile(self._stream, lent)), lent.out(self._take_bad)
+        parse = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=take_bad)
         kinds = dict.fromkeys(self._names, pa.string())
         convert = csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, null_values=[], check_utf8=False)
-        source = io.BufferedReader(self._stream, 1 << 20)
         try:
             yield from csv.open_csv(source, options, parse, convert)
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
-                raise
+                raise error.with_traceback(None) from None  # whose frames hold what is lent
+        finally:
+            self._stream.ended = True
+            del source, take_bad, parse
+            lent.wait()
 
     def _take_bad(self, row: Any) -> str:
         index = row.number - 1
@@ -171,11 +177,15 @@ class _Stream(io.RawIOBase):
         self._last = f"\n{last}\n".encode()
         self.fault: DamagedStreamError | None = None
         self.has_escaped = False
+        self.ended = False
+        """No more is wanted."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self.ended:
+            return 0
         if not self._block:
             self._block = memoryview(next(self._blocks, b""))
         taken = self._block[: len(buffer)]

@@ -22,7 +22,7 @@ from shardtools.sources.csv._cells import encoding_of
 from shardtools.sources.csv._parse import Parsed, UnreadableError
 from shardtools.sources.csv._rows import FLAG, key_prefix, rows_of, table_rows
 from shardtools.sources.csv._spans import CsvFile, Spans
-from shardtools.sources.csv._text import SUFFIXES, read_header
+from shardtools.sources.csv._text import SUFFIXES, delimiter_of, read_header
 from shardtools.storage import open_storage
 
 _SHOWN_FILES = 3
@@ -55,7 +55,7 @@ def survey_files(
             fields=fields,
             partitions=list(partitions(inputs, ahead.stored_ratio, request.limit)),
             preview=[],
-            notes=notes + _uncut_note(spans.uncut),
+            notes=notes + _delimiter_note(files[0]) + _uncut_note(spans.uncut),
             skipped=listed.skipped,
             newest_ns=listed.newest_ns,
             expected_bytes=int(ahead.stored_ratio * sum(file.text_bytes for file in files)),
@@ -150,6 +150,17 @@ def _inputs(spans: Spans, ahead: Sampled, request: SurveyRequest) -> Iterator[Pa
     if request.limit.num_samples is not None:
         return spans.by_rows(request.limit.num_samples, target)
     return spans.by_bytes(target, tapered(num_bytes, target) if request.is_slow else repeat(target))
+
+
+def _delimiter_note(file: CsvFile) -> list[str]:
+    """A table of one column is most often one whose delimiter is another."""
+    names, own = file.header.names, delimiter_of(file.file.path)
+    other = next((mark for mark in ";\t|," if mark in names[0] and mark != own), None) if len(names) == 1 else None
+    if other is None:
+        return []
+    return [
+        f"one column, {names[0]!r}: cells lie between commas, in .tsv between tabs; if {other!r} is meant to part them, convert the file"
+    ]
 
 
 def _uncut_note(names: Sequence[str]) -> list[str]:

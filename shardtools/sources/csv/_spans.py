@@ -1,5 +1,6 @@
 """CSV files cut into stretches, where that is proved to be safe."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from shardtools.sources._lines import WHOLE_FILE
 from shardtools.sources._streams import Window
 from shardtools.sources._table_cuts import cut_by_bytes, cut_by_rows
 from shardtools.sources._table_survey import PartitionInput
-from shardtools.sources.csv._marks import RowRun, UnprovenError, mark_of, row_runs
+from shardtools.sources.csv._marks import RowRun, UnprovenError, begins_of, row_runs
 from shardtools.sources.csv._rows import Stretch
 from shardtools.sources.csv._text import Header, delimiter_of, text_blocks
 
@@ -34,9 +35,14 @@ class CsvFile:
         blocks = text_blocks(self.root, self.window(self.header.end))
         return row_runs(blocks, self.header.end, delimiter_of(self.file.path))
 
-    def begin_of(self, runs: list[RowRun], row: int) -> int:
-        """Where a row begins in the text."""
-        return mark_of(runs, row, lambda offset: text_blocks(self.root, self.window(offset)), delimiter_of(self.file.path)).offset
+    def begins_of(self, runs: Sequence[RowRun], rows: Sequence[int]) -> dict[int, int]:
+        """Where these rows, in ascending order, begin in the text, or the last one ends. A compressed text is read once for all."""
+        found: dict[int, int] = {}
+        for run in [RowRun(runs[0].begin, runs[-1].end)] if self.window(0).is_compressed else runs:
+            inside = [row for row in rows if run.begin.row <= row <= run.end.row]
+            blocks = text_blocks(self.root, self.window(run.begin.offset))
+            found |= begins_of(run, inside, blocks, delimiter_of(self.file.path)) if inside else {}
+        return found
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,12 @@ class Spans:
 
 
 def _cut(spans: Sequence[_Span], shard_samples: int, target: int) -> Iterator[PartitionInput]:
-    for cut in cut_by_rows(spans, shard_samples, target):
-        extents = []
+    cuts = list(cut_by_rows(spans, shard_samples, target))
+    rows: defaultdict[_Span, set[int]] = defaultdict(set)
+    for cut in cuts:
         for span, begin, end in cut.parts:
-            runs = list(span.runs)
-            first, last = (span.source.begin_of(runs, row) for row in (begin, end))
-            extents.append(span.source.stretch(first, last, begin).packed())
+            rows[span] |= {begin, end}
+    begins = {span: span.source.begins_of(span.runs, sorted(found)) for span, found in rows.items()}
+    for cut in cuts:
+        extents = [span.source.stretch(begins[span][begin], begins[span][end], begin).packed() for span, begin, end in cut.parts]
         yield PartitionInput(extents, cut.num_bytes, cut.num_rows)

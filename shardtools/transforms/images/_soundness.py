@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
 _JPEG_END = b"\xff\xd9"
-_FILLING = bytes((37 * i + 11) % 251 for i in range(256))
-"""No marker, and pixels of many values."""
+_SCAN, _RESTARTS = b"\xff\xda", tuple(bytes((0xFF, 0xD0 + i)) for i in range(8))
+_FILLING = bytes((37 * i + 148) % 251 for i in range(256))
+"""No marker, and pixels of many values, the first of them not grey."""
 _EARLY_END = "its pixel data ends before the image does"
 
 
@@ -48,8 +49,18 @@ def _has_last_row(image: "PilImage") -> bool:
 def _refuse_early_end(data: bytes) -> None:
     """Of pixels that are not there, libjpeg makes grey ones without a word; only then do bytes that follow change the image."""
     end = data.rfind(_JPEG_END)
-    if _decoded(data).tobytes() != _decoded(data[:end] + _FILLING + data[end:]).tobytes():
+    if _decoded(data).tobytes() != _decoded(data[:end] + _filling(data, end) + data[end:]).tobytes():
         raise ValueError(_EARLY_END)
+
+
+def _filling(data: bytes, end: int) -> bytes:
+    """What goes on where the image's pixels end at ``end``: also behind a restart marker, up to which all others are passed over.
+
+    Source: ITU-T T.81, F.2.1.3.1: restart markers are numbered 0 to 7, then 0 again, in each scan.
+    """
+    begin = data.rfind(_SCAN, 0, end)
+    last, number = max((data.rfind(marker, begin, end), i) for i, marker in enumerate(_RESTARTS))
+    return _FILLING + _RESTARTS[(number + 1) % len(_RESTARTS) if last >= 0 else 0] + _FILLING
 
 
 def _decoded(data: bytes) -> "PilImage":

@@ -1,6 +1,6 @@
 """The recipe of a dataset taken from its manifest, and the input planned with it once more."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ import zstandard
 from shardtools import plugins
 from shardtools.build.first_look import FirstLook
 from shardtools.build.order import detect_source
-from shardtools.build.planning import PlannedBuild
+from shardtools.build.planning import PlannedBuild, spread_on
 from shardtools.build.receipts import KEPT_PLAN_NAME
 from shardtools.build.shrinking import surveyed
 from shardtools.build.step_order import restored_steps
@@ -78,14 +78,8 @@ def rescan(manifest: Manifest, sources: Sequence[str], options: VerifyOptions, e
     """
     recipe = restored_recipe(manifest, options.tokenizer, options.media_root)
     inputs = resolve_inputs(sources)
-
-    def spread(function: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
-        results: list[Any] = []
-        engine.run(function, items, lambda _: None, results.append)
-        return results
-
     look = FirstLook(recipe.steps, tuple(given.root for given in inputs))
-    request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread, settled=look.given(recipe.fields))
+    request = SurveyRequest(inputs, recipe.format, recipe.limit, recipe.shuffle_seed, spread_on(engine), settled=look.given(recipe.fields))
     request = look.of(request, recipe.selection.extras)
     if recipe.transforms:
         encode = recipe.transforms[0]
