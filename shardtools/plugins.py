@@ -51,12 +51,17 @@ def make(package: str, name: str, words: Mapping[str, str], flag: str) -> Any:
     known = _option_names(plugin)
     for word in words:
         if word not in known:
-            others = [other for other in names(package) if word in _option_names(load(package, other))]
+            others = [other for other in _chosen_by_flag(package) if word in _option_names(load(package, other))]
             remedy = f"leave it out: it goes with {flag} {' or '.join(others)}" if others else "leave it out"
             raise UsageError(f"expected no --{word.replace('_', '-')} with {flag} {name}, got it; {remedy}")
     if hasattr(plugin, "from_options"):
         return plugin.from_options(words)
     return plugin(**{word: _parsed(fields[word], text) for word, text in words.items()})
+
+
+def _chosen_by_flag(package: str) -> list[str]:
+    """The plug-ins a flag may name; what chooses a transform is an option of its own."""
+    return [] if package == "transforms" else names(package)
 
 
 def _option_names(plugin: Any) -> tuple[str, ...]:
